@@ -1,0 +1,108 @@
+"""Every error tacit raises, in one tree.
+
+    TacitError
+    ├── InvalidValue          a parameter is out of range            (also a ValueError)
+    ├── MalformedEvent        text that is not an event              (also a ValueError)
+    ├── UnsupportedEvent      no accountant asked for can bound this event
+    ├── CalibrationError      no noise parameter meets the target
+    ├── BudgetExceeded        the charge would overspend; nothing was touched
+    └── LedgerError           the ledger itself
+        ├── LedgerMissing     no ledger where one was expected
+        ├── LedgerExists      a ledger where none was expected, or with another budget
+        ├── LedgerUnwritable  read-only file, missing directory, no permission
+        ├── LedgerTooNew      written by a later version of tacit
+        └── LedgerCorrupted   not a ledger, or its chain of hashes is broken
+
+Each error carries the values that caused it as attributes, and its message ends with what to
+do next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "BudgetExceeded",
+    "CalibrationError",
+    "InvalidValue",
+    "LedgerCorrupted",
+    "LedgerError",
+    "LedgerExists",
+    "LedgerMissing",
+    "LedgerTooNew",
+    "LedgerUnwritable",
+    "MalformedEvent",
+    "TacitError",
+    "UnsupportedEvent",
+]
+
+
+class TacitError(Exception):
+    """Base of every error raised by tacit.
+
+    ``next_step`` is the advice that closes the message; the keyword fields are kept as
+    attributes so that callers need not parse text.
+    """
+
+    def __init__(self, problem: str, next_step: str = "", **fields: Any) -> None:
+        self.problem = problem
+        self.next_step = next_step
+        for name, value in fields.items():
+            setattr(self, name, value)
+        super().__init__(f"{problem} {next_step}".strip())
+
+
+class InvalidValue(TacitError, ValueError):
+    """A parameter is outside its range. Fields: ``name``, ``value``, ``requirement``."""
+
+    def __init__(self, name: str, value: Any, requirement: str, next_step: str = "") -> None:
+        super().__init__(
+            f"{name} must be {requirement}, got {value!r}.",
+            next_step,
+            name=name,
+            value=value,
+            requirement=requirement,
+        )
+
+
+class MalformedEvent(TacitError, ValueError):
+    """Text or data that does not describe an event."""
+
+
+class UnsupportedEvent(TacitError):
+    """The accountant asked for cannot bound this event. Fields: ``event``, ``method``."""
+
+
+class CalibrationError(TacitError):
+    """No noise parameter in the searchable range meets the target."""
+
+
+class BudgetExceeded(TacitError):
+    """The charge would exceed the budget. It was refused before any data were touched.
+
+    Fields: ``label``, ``budget``, ``spent``, ``would_be`` (ε spent with this charge).
+    """
+
+
+class LedgerError(TacitError):
+    """Base of the errors about a ledger's storage. Field: ``location``."""
+
+
+class LedgerMissing(LedgerError):
+    """There is no ledger at this location."""
+
+
+class LedgerExists(LedgerError):
+    """There is a ledger already, and it does not agree with what was asked."""
+
+
+class LedgerUnwritable(LedgerError):
+    """The ledger cannot be written: a read-only file, a missing directory, no permission."""
+
+
+class LedgerTooNew(LedgerError):
+    """The ledger was written by a later version of tacit."""
+
+
+class LedgerCorrupted(LedgerError):
+    """The file is not a ledger, or its hash chain does not hold."""

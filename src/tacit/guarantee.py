@@ -1,0 +1,96 @@
+"""Guarantee: what may be promised about a release, carried along with it.
+
+>>> from tacit import events
+>>> g = Guarantee(epsilon=0.5, delta=0.0, event=events.Laplace(2.0))
+>>> print(g.statement())
+(ε = 0.5, δ = 0)-differentially private under add_remove of one row; exact noise.
+>>> Guarantee.from_json(g.to_json()) == g
+True
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit import _validate, events
+from tacit.errors import InvalidValue, MalformedEvent, TacitError
+from tacit.relations import Relation, Unit
+
+__all__ = ["NOISE_KINDS", "Guarantee"]
+
+NOISE_KINDS = ("exact", "float64", "seeded")
+"""``exact``: integer samplers on OS entropy, the proof holds to the bit. ``float64``: continuous
+noise in floating point on OS entropy, the proof is about real numbers. ``seeded``: reproducible
+noise for tests; whoever knows the seed can subtract it, so there is no privacy."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """An (ε, δ) promise with all that is needed to state, check and recompute it.
+
+    ``epsilon`` may be infinite, which promises nothing; it is stored as the word ``"inf"``.
+    """
+
+    epsilon: float
+    delta: float
+    event: events.Event
+    relation: Relation = Relation.ADD_REMOVE
+    unit: Unit = field(default_factory=Unit)
+    noise: str = "exact"
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.epsilon, (int, float)) and self.epsilon >= 0):
+            raise InvalidValue("epsilon", self.epsilon, "0 or more")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", _validate.delta(self.delta))
+        object.__setattr__(self, "relation", Relation.of(self.relation))
+        object.__setattr__(self, "assumptions", tuple(self.assumptions))
+        _validate.choice("noise", self.noise, NOISE_KINDS)
+
+    def statement(self) -> str:
+        """The guarantee in one sentence, with its assumptions."""
+        noise = {
+            "exact": "exact noise",
+            "float64": "float64 noise",
+            "seeded": "SEEDED NOISE, FOR TESTS ONLY: no privacy against whoever knows the seed",
+        }[self.noise]
+        text = (
+            f"(ε = {self.epsilon:.6g}, δ = {self.delta:.6g})-differentially private under "
+            f"{self.relation} of one {self.unit}; {noise}."
+        )
+        if self.assumptions:
+            text += " Assuming: " + "; ".join(self.assumptions) + "."
+        return text
+
+    __str__ = statement
+
+    def to_json(self) -> str:
+        """One line of JSON, keys sorted."""
+        data = {
+            "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "event": json.loads(self.event.to_json()),
+            "relation": str(self.relation),
+            "unit": {"column": self.unit.column, "rows": self.unit.rows},
+            "noise": self.noise,
+            "assumptions": list(self.assumptions),
+        }
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Guarantee:
+        """The guarantee that ``text`` describes, checked field by field."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            epsilon = data.pop("epsilon")
+            event = events.from_json(json.dumps(data.pop("event")))
+            unit = Unit(**data.pop("unit"))
+            return cls(
+                epsilon=math.inf if epsilon == "inf" else epsilon, event=event, unit=unit, **data
+            )
+        except (TacitError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise MalformedEvent(f"This text is not a guarantee: {error}") from error

@@ -1,0 +1,91 @@
+"""Who is protected, and from which change: relation, unit, and the sensitivities they imply.
+
+A *relation* says which two datasets count as neighbours:
+
+``add_remove``
+    one has all the rows of the other and one unit more; n itself is protected.
+``replace_one``
+    both have the same number of units and differ in the content of one; n is public.
+
+A *unit* says what "one" means: a row, or everything a group (a person, a household)
+contributed, with a bound on how many rows that may be.
+
+Sensitivity is derived from a public bound and the relation here and nowhere else.
+
+>>> from tacit.relations import Relation, sum_sensitivity
+>>> sum_sensitivity(-1.0, 3.0, Relation.ADD_REMOVE), sum_sensitivity(-1.0, 3.0, "replace_one")
+(3.0, 4.0)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tacit import _validate
+from tacit.errors import InvalidValue
+
+__all__ = ["Relation", "Unit", "histogram_sensitivity", "norm_sensitivity", "sum_sensitivity"]
+
+
+class Relation(StrEnum):
+    """The neighbouring relation, ``add_remove`` or ``replace_one``."""
+
+    ADD_REMOVE = "add_remove"
+    REPLACE_ONE = "replace_one"
+
+    @classmethod
+    def of(cls, value: Relation | str) -> Relation:
+        """The relation of this name, or a clear error."""
+        try:
+            return cls(value)
+        except ValueError:
+            raise InvalidValue(
+                "relation", value, "'add_remove' or 'replace_one'", "See tacit.relations."
+            ) from None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one neighbour adds, removes or replaces: a row, or the rows of one group.
+
+    ``column`` names the group (``"patient_id"``); ``rows`` bounds how many rows one unit may
+    contribute. A plain row is ``Unit()``.
+    """
+
+    column: str | None = None
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.count("rows", self.rows, 1)
+        if self.column is None and self.rows != 1:
+            raise InvalidValue("rows", self.rows, "1 where the unit is a row", "Name a column.")
+
+    def __str__(self) -> str:
+        return "row" if self.column is None else f"{self.column} (at most {self.rows} rows)"
+
+
+def sum_sensitivity(lower: float, upper: float, relation: Relation | str) -> float:
+    """How far one row can move a sum of values clipped to [lower, upper]."""
+    low, high = _validate.finite("lower", lower), _validate.finite("upper", upper)
+    if low > high:
+        raise InvalidValue("bounds", (lower, upper), "ordered, lower first")
+    if Relation.of(relation) is Relation.ADD_REMOVE:
+        return max(abs(low), abs(high))
+    return high - low
+
+
+def norm_sensitivity(clip_norm: float, relation: Relation | str) -> float:
+    """How far, in the clipping norm, one row can move a sum of vectors of norm ≤ clip_norm."""
+    bound = _validate.positive("clip_norm", clip_norm)
+    return bound if Relation.of(relation) is Relation.ADD_REMOVE else 2 * bound
+
+
+def histogram_sensitivity(relation: Relation | str, norm: int = 1) -> float:
+    """How far one row can move a vector of counts over disjoint bins, in the ℓ1 or ℓ2 norm."""
+    if norm not in (1, 2):
+        raise InvalidValue("norm", norm, "1 or 2")
+    if Relation.of(relation) is Relation.ADD_REMOVE:
+        return 1.0
+    return 2.0 if norm == 1 else math.sqrt(2.0)
