@@ -1,0 +1,335 @@
+"""Filters: totals that enforce a budget while each next event is chosen after seeing the last release.
+
+Adding up (ε, δ) curves of events that were chosen adaptively is not valid in general; a filter is a
+stopping rule that is. Three are known to lose nothing:
+
+* pure: stop before Σε exceeds ε (Rogers et al. 2016);
+* zCDP: stop before Σρ exceeds ρ (Feldman and Zrnic 2021; Whitehouse et al. 2023);
+* Rényi: stop before ΣD_α exceeds a bound, at one order α fixed in advance (Feldman and Zrnic 2021).
+
+A rule "stop when every one of several filters is exhausted" is valid only if their δ's add up to at
+most the budget's, because which one holds at the end may depend on what was released.
+:class:`BudgetFilter`, which ledgers use, is built from these facts. The individual filter keeps one
+total per person, so that a person whose share is used up drops out while others go on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import _validate, events
+from tacit.accounting import api, composition, rdp
+from tacit.accounting.terms import Terms, resolve
+from tacit.errors import BudgetExceeded, InvalidValue, UnsupportedEvent
+from tacit.relations import Relation
+
+__all__ = [
+    "Admission",
+    "BudgetFilter",
+    "Cost",
+    "IndividualRenyiFilter",
+    "PureFilter",
+    "RenyiFilter",
+    "ZeroConcentratedFilter",
+    "worst",
+]
+
+ROUNDING = 1e-12
+"""Relative allowance for the rounding of sums of decimal fractions: 0.1 + 0.1 + 0.1 fits into 0.3."""
+
+
+class _Filter:
+    """A running total in one currency, against a fixed limit."""
+
+    def __init__(self, limit: float, relation: Relation | str) -> None:
+        self.limit = limit
+        self.relation = Relation.of(relation)
+        self.spent = 0.0
+
+    def price(self, event: events.Event) -> float:
+        """What ``event`` costs in this filter's currency; infinite where it has no price."""
+        raise NotImplementedError
+
+    def admits(self, event: events.Event) -> bool:
+        """Whether ``event`` still fits. Asking changes nothing."""
+        return self.spent + self.price(event) <= self.limit * (1 + ROUNDING)
+
+    def charge(self, event: events.Event) -> None:
+        """Add the price of ``event``, or raise BudgetExceeded and add nothing."""
+        price = self.price(event)
+        if not self.spent + price <= self.limit * (1 + ROUNDING):
+            raise BudgetExceeded(
+                f"This event costs {price:.6g} of {max(self.limit - self.spent, 0):.6g} left.",
+                "Use a smaller epsilon or more noise, or stop here.",
+                would_be=self.spent + price,
+                spent=self.spent,
+                budget=self.limit,
+                label=None,
+            )
+        self.spent += price
+
+
+class PureFilter(_Filter):
+    """Σε ≤ epsilon: the whole adaptive sequence is epsilon-differentially private.
+
+    >>> f = PureFilter(epsilon=0.3)
+    >>> for _ in range(3): f.charge(events.Laplace(10.0))
+    >>> f.admits(events.Laplace(10.0))
+    False
+    """
+
+    def __init__(self, epsilon: float, relation: Relation | str = "add_remove") -> None:
+        super().__init__(_validate.epsilon(epsilon), relation)
+
+    def price(self, event: events.Event) -> float:
+        return rdp.largest_loss(resolve(event, self.relation))
+
+
+class ZeroConcentratedFilter(_Filter):
+    """Σρ ≤ rho: the whole adaptive sequence is rho-zCDP."""
+
+    def __init__(self, rho: float, relation: Relation | str = "add_remove") -> None:
+        super().__init__(_validate.positive("rho", rho), relation)
+
+    def price(self, event: events.Event) -> float:
+        try:
+            rho, failure = composition.concentration(resolve(event, self.relation))
+        except UnsupportedEvent:
+            return math.inf
+        return rho if failure == 0 else math.inf
+
+
+class RenyiFilter(_Filter):
+    """ΣD_α ≤ divergence at one ``order``: the whole adaptive sequence is (order, divergence)-RDP."""
+
+    def __init__(self, order: float, divergence: float, relation: Relation | str = "add_remove") -> None:
+        if _validate.finite("order", order) <= 1:
+            raise InvalidValue("order", order, "above 1")
+        self.order = float(order)
+        super().__init__(_validate.positive("divergence", divergence), relation)
+
+    @classmethod
+    def for_budget(cls, epsilon: float, delta: float, relation: Relation | str = "add_remove") -> RenyiFilter:
+        """The filter that ends (epsilon, delta)-private, at the order best for Gaussian noise."""
+        order = best_order(epsilon, delta)
+        return cls(order, epsilon - _conversion(order, delta), relation)
+
+    def price(self, event: events.Event) -> float:
+        curve = rdp.curve(resolve(event, self.relation), np.array([self.order]))
+        return float(curve.divergences[0]) if curve.failure == 0 else math.inf
+
+
+class IndividualRenyiFilter:
+    """One Rényi filter per person (Feldman and Zrnic 2021): whoever is used up drops out.
+
+    ``admit(divergences)`` takes what the next release would cost each person at the filter's order
+    (for a Gaussian sum, α·norm²/(2σ²) with that person's own norm), returns who may take part and
+    charges exactly those; the caller leaves all others out of the release. The sequence is then
+    (order, limit)-RDP. The mask and the totals are private data: they may steer the computation
+    and must not be published.
+
+    >>> f = IndividualRenyiFilter(size=3, order=8.0, limit=1.0)
+    >>> f.admit([0.6, 0.1, 0.0]).tolist(), f.admit([0.6, 0.1, 0.0]).tolist()
+    ([True, True, True], [False, True, True])
+    """
+
+    def __init__(self, size: int, order: float, limit: float) -> None:
+        if _validate.finite("order", order) <= 1:
+            raise InvalidValue("order", order, "above 1")
+        self.order = float(order)
+        self.limit = _validate.positive("limit", limit)
+        self.spent = np.zeros(_validate.count("size", size))
+
+    @classmethod
+    def for_budget(cls, size: int, epsilon: float, delta: float) -> IndividualRenyiFilter:
+        """The filter under which each person's total ends (epsilon, delta)-private."""
+        order = best_order(epsilon, delta)
+        return cls(size, order, epsilon - _conversion(order, delta))
+
+    def gaussian_cost(self, norms: ArrayLike, standard_deviation: float) -> NDArray[np.float64]:
+        """α·norm²/(2σ²): what a Gaussian sum costs people who contribute vectors of these norms."""
+        sigma = _validate.positive("standard_deviation", standard_deviation)
+        return np.asarray(self.order * np.square(np.asarray(norms, dtype=float)) / (2 * sigma * sigma))
+
+    def admit(self, divergences: ArrayLike) -> NDArray[np.bool_]:
+        """Who may take part in the next release; they are charged, the others are not."""
+        costs = np.asarray(divergences, dtype=float)
+        if costs.shape != self.spent.shape:
+            raise InvalidValue("divergences", costs.shape, f"of shape {self.spent.shape}")
+        if np.isnan(costs).any() or (costs < 0).any():
+            raise InvalidValue("divergences", "NaN or below 0", "0 or more for every person")
+        active = self.spent + costs <= self.limit
+        self.spent = np.where(active, self.spent + costs, self.spent)
+        return np.asarray(active)
+
+
+def best_order(epsilon: float, delta: float) -> float:
+    """The order at which a Rényi filter for (epsilon, delta) admits the most Gaussian noise."""
+    eps, dlt = _validate.epsilon(epsilon), _validate.delta(delta)
+    if dlt == 0:
+        raise InvalidValue("delta", delta, "above 0 for a Rényi filter", "Use PureFilter.")
+    orders = rdp.ORDERS
+    room = np.array([(eps - _conversion(float(order), dlt)) / order for order in orders])
+    if room.max() <= 0:
+        raise InvalidValue("epsilon", epsilon, f"larger at delta={delta}", "No order leaves any room.")
+    return float(orders[int(np.argmax(room))])
+
+
+def _conversion(order: float, delta: float) -> float:
+    """ε − D in the conversion of (order, D)-RDP to (ε, delta)."""
+    return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one entry costs in every currency a ledger enforces; adds up component by component.
+
+    ``epsilon`` with ``delta``: as one (ε, δ) guarantee. ``renyi`` with ``renyi_delta``: divergence at
+    the ledger's order, and the probability with which that does not hold.
+    """
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+    renyi: float = 0.0
+    renyi_delta: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def worst(costs: Iterable[Cost], relation: Relation | str) -> Cost:
+    """What one unit can cost over disjoint partitions: the worst one; two under ``replace_one``."""
+    counted = 1 if Relation.of(relation) is Relation.ADD_REMOVE else 2
+    totals = list(costs)
+
+    def largest(name: str) -> float:
+        return math.fsum(sorted((getattr(total, name) for total in totals), reverse=True)[:counted])
+
+    return Cost(*(largest(field.name) for field in fields(Cost)))
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A charge that fits: the ledger's ``mode`` from now on, its ``cost``, and ε spent with it."""
+
+    mode: str
+    cost: Cost
+    epsilon: float
+
+
+class BudgetFilter:
+    """The stopping rule of a ledger with budget (epsilon, delta). Stateless: totals are passed in.
+
+    It works in one of two modes, fixed by the first charge. Nothing has been released before it,
+    so that this choice cannot depend on the data.
+
+    ``basic``
+        Σε ≤ epsilon and Σδ ≤ delta, each event priced by its tightest ε at its own δ. The mode for a
+        few large releases, such as training runs that were calibrated to (ε, δ).
+    ``renyi``
+        The same with Σδ ≤ delta/4; or a Rényi filter at the order best for Gaussian noise, with
+        delta/2 for its conversion and delta/4 for failures of (ε, δ) events. The mode for many small
+        releases. Either alternative may be the one that holds in the end, so their δ's add up.
+
+    The first charge opens ``basic`` if it declares or contains a δ, or if it fits only there;
+    otherwise ``renyi``. An event that declares no δ is given half of what the sums have left, or in
+    ``basic`` all of it if it fits only so.
+    """
+
+    def __init__(self, epsilon: float, delta: float, relation: Relation | str = "add_remove") -> None:
+        self.epsilon = _validate.epsilon(epsilon)
+        self.delta = _validate.delta(delta)
+        self.relation = Relation.of(relation)
+        self.order: float | None = None
+        if self.delta > 0:
+            try:
+                self.order = best_order(self.epsilon, self.delta / 2)
+            except InvalidValue:
+                self.order = None
+
+    def admit(
+        self,
+        event: events.Event,
+        total_with: Callable[[Cost], Cost],
+        mode: str | None = None,
+        delta: float | None = None,
+    ) -> Admission | None:
+        """The admission of ``event``, or None if it does not fit.
+
+        ``total_with(cost)`` is the ledger's total if an entry of that cost were added where this one
+        belongs; ``delta`` is the δ the caller declares for this event.
+        """
+        declared = None if delta is None else _validate.delta(delta)
+        terms = resolve(event, self.relation)
+        failure = rdp.curve(terms, np.array([2.0])).failure
+        if mode is not None:
+            modes: tuple[str, ...] = (mode,)
+        else:
+            modes = ("basic",) if declared or failure else ("renyi", "basic")
+        spent = total_with(Cost())
+        for tried in modes:
+            for cost in self._prices(terms, tried, declared, failure, spent, first=mode is None):
+                epsilon = self.spent(total_with(cost), tried)
+                if epsilon <= self.epsilon * (1 + ROUNDING):
+                    return Admission(tried, cost, min(epsilon, self.epsilon))
+        return None
+
+    def spent(self, total: Cost, mode: str | None) -> float:
+        """ε spent at the budget's δ, valid under adaptive choice; infinite where δ is overspent."""
+        if total == Cost():
+            return 0.0
+        limit = self.delta / 4 if mode == "renyi" else self.delta
+        added_up = total.epsilon if total.delta <= limit * (1 + ROUNDING) else math.inf
+        if mode != "renyi" or self.order is None or total.renyi_delta > self.delta / 4 * (1 + ROUNDING):
+            return added_up
+        return min(added_up, total.renyi + max(_conversion(self.order, self.delta / 2), 0.0))
+
+    def _prices(
+        self, terms: Terms, mode: str, declared: float | None, failure: float, spent: Cost, *, first: bool
+    ) -> Iterable[Cost]:
+        """The costs at which the event may be entered, cheapest in δ first."""
+        loss = rdp.largest_loss(terms)
+        limit = self.delta / 4 if mode == "renyi" else self.delta
+        left = max(limit - spent.delta, 0.0)
+        if declared is not None:
+            shares: tuple[float, ...] = (declared,)
+        elif math.isfinite(loss):
+            shares = (0.0,)
+        elif own := _own_delta(terms):
+            shares = (own, left / 2, left)
+        elif mode == "renyi":
+            shares = (left / 2,)
+        else:
+            shares = (left,) if first else (left / 2, left)
+        for share in shares:
+            added_up = loss
+            if share >= failure and share > 0 and math.isfinite(spent.epsilon):
+                added_up = min(loss, api.tightest(terms, share))
+            if mode == "basic":
+                yield Cost(added_up, share)
+            else:
+                divergence = self._divergence(terms)
+                if added_up < divergence:
+                    yield Cost(added_up, share, added_up, share)
+                else:
+                    yield Cost(added_up, share, divergence, failure)
+
+    def _divergence(self, terms: Terms) -> float:
+        if self.order is None:
+            return math.inf
+        return float(rdp.curve(terms, np.array([self.order])).divergences[0])
+
+
+def _own_delta(terms: Terms) -> float:
+    """Σδ of a composition of (ε, δ) and pure events; 0 where something else is among them."""
+    if any(
+        not isinstance(term, events.Approximate) and math.isinf(rdp.largest_loss(((term, 1),)))
+        for term, _ in terms
+    ):
+        return 0.0
+    return math.fsum(n * term.delta for term, n in terms if isinstance(term, events.Approximate))
