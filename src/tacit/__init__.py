@@ -1,7 +1,21 @@
 """tacit: differentially private machine learning whose guarantee is computed, charged and kept."""
 
-from tacit import events
+from tacit import accounting, errors, events, mechanisms
+from tacit.errors import BudgetExceeded, TacitError
 from tacit.guarantee import Guarantee
+from tacit.ledger import Budget, Ledger
 from tacit.relations import Relation, Unit
 
-__all__ = ["Guarantee", "Relation", "Unit", "events"]
+__all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "Guarantee",
+    "Ledger",
+    "Relation",
+    "TacitError",
+    "Unit",
+    "accounting",
+    "errors",
+    "events",
+    "mechanisms",
+]

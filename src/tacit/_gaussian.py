@@ -29,7 +29,7 @@ def profile(noise_multiplier: float, epsilon: ArrayLike) -> NDArray[np.float64]:
         weight = 0.5 * np.exp(-0.5 * a * a)
         tail = weight * (erfcx(-a / ROOT2) - erfcx(-b / ROOT2))
         body = ndtr(a) - weight * erfcx(-b / ROOT2)
-    return np.clip(np.where(a < 0, tail, body), 0.0, 1.0)
+    return np.asarray(np.clip(np.where(a < 0, tail, body), 0.0, 1.0))
 
 
 def epsilon(noise_multiplier: float, delta: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import gammaln
@@ -138,6 +139,7 @@ def _needs_share(term: Term) -> bool:
     return not isinstance(term, events.Approximate) and math.isinf(largest_loss(((term, 1),)))
 
 
+@lru_cache(maxsize=1024)
 def single(term: Term, delta: float) -> float:
     """ε of one application of ``term`` at ``delta``."""
     try:
@@ -160,6 +162,8 @@ def _over_shares(terms: Terms, delta: float, at: Callable[[float, list[tuple[flo
 
 def _response_epsilon(epsilon: float, times: int, delta: float) -> float:
     """The smallest ε̃ with δ(ε̃) ≤ delta for ``times`` randomized responses of ``epsilon``."""
+    if math.isinf(epsilon):
+        return math.inf
     flips = np.arange(times + 1)
     losses = (times - 2 * flips) * epsilon
     log_mass = (

@@ -191,7 +191,7 @@ class _Composer:
 
     def _grids(self, step: float, swapped: bool) -> tuple[float, list[_Grid]]:
         step = max(step, max(map(sum, zip(self.lows, self.highs, strict=True))) / MAX_BINS)
-        if self.lattice is not None:
+        if self.lattice is not None and self.lattice >= step:
             step = self.lattice / math.ceil(self.lattice / step)
         grids = []
         for part, low, high in zip(self.parts, self.lows, self.highs, strict=True):
@@ -420,7 +420,8 @@ class Composed:
         def chords(eps: Array) -> Array:
             index = np.clip(np.searchsorted(losses, eps, side="right"), 1, losses.size - 1)
             left, right = losses[index - 1], losses[index]
-            share = np.clip(np.expm1(eps - left) / np.expm1(right - left), 0.0, 1.0)
+            gap = right - left
+            share = np.expm1(np.clip(eps - left, 0.0, gap)) / np.expm1(gap)
             inside = dots[index - 1] * (1 - share) + dots[index] * share
             return np.where(eps < losses[0], 1.0, np.where(eps > losses[-1], self.infinite, inside))
 

@@ -53,7 +53,7 @@ def _leaf(event: events.Event) -> Profile:
             return _both(lambda eps: _gaussian.profile(z, eps), math.inf)
         case events.Laplace(scale=scale):
             loss = 1 / scale
-            return _both(lambda eps: _above_zero(-np.expm1((eps - loss) / 2)), loss)
+            return _both(lambda eps: -np.expm1(np.minimum(eps - loss, 0.0) / 2), loss)
         case events.Pure(epsilon=loss):
             return _both(lambda eps: _response(eps, loss, 2), loss)
         case events.RandomizedResponse(epsilon=loss, categories=categories):
@@ -65,7 +65,7 @@ def _leaf(event: events.Event) -> Profile:
             return _both(lambda eps: failure + (1 - failure) * _response(eps, loss, 2), unbounded)
         case events.BoundedRange(epsilon=loss):
             return _both(
-                lambda eps: np.square(np.minimum(np.expm1((eps - loss) / 2), 0)) / -math.expm1(-loss), loss
+                lambda eps: np.square(np.expm1(np.minimum(eps - loss, 0.0) / 2)) / -math.expm1(-loss), loss
             )
     raise UnsupportedEvent(
         f"{type(event).__name__} is known only by its Rényi curve, so it has no loss distribution.",
@@ -77,7 +77,7 @@ def _leaf(event: events.Event) -> Profile:
 
 def _response(eps: Array, loss: float, categories: int) -> Array:
     """Randomized response: p − e^ε·r with p : r = e^loss : 1 and total p + (categories−1)·r = 1."""
-    return _above_zero(-np.expm1(eps - loss)) / (1 + (categories - 1) * math.exp(-loss))
+    return -np.expm1(np.minimum(eps - loss, 0.0)) / (1 + (categories - 1) * math.exp(-loss))
 
 
 def _amplified(term: Amplified, of_terms: Callable[[Terms], Profile]) -> Profile:
@@ -135,10 +135,12 @@ def opposite_gaussians(q: float, z: float, epsilon: Array) -> Array:
     grows with |x| and |x′|.
 
     The densities cross where w = e^{y/(2z²)} solves A·w² − (1−q)(e^ε−1)·w − e^ε·A = 0 with
-    A = q·e^{−1/(8z²)}; writing δ with that identity leaves only sums of positive terms.
+    A = q·e^{−1/(8z²)}; writing δ with that identity leaves only sums of positive terms. Beyond
+    ε = 300 the value at 300 bounds it.
     """
-    growth = np.exp(epsilon)
-    near = (1 - q) * np.expm1(epsilon)
+    eps = np.minimum(epsilon, 300.0)
+    growth = np.exp(eps)
+    near = (1 - q) * np.expm1(eps)
     a = q * math.exp(-1 / (8 * z * z))
     w = (near + np.sqrt(np.square(near) + 4 * a * a * growth)) / (2 * a)
     y = 2 * z * z * np.log(w)
@@ -164,6 +166,3 @@ def _envelope(profiles: list[Profile]) -> Profile:
 def _both(curve: Curve, largest_loss: float) -> Profile:
     return Profile(curve, curve, largest_loss)
 
-
-def _above_zero(values: Array) -> Array:
-    return np.maximum(values, 0.0)

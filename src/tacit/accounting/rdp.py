@@ -197,10 +197,10 @@ def _sampled_gaussian(q: float, z: float, order: float) -> float:
             + k * math.log(q) + (order - k) * math.log1p(-q)
             + k * (k - 1) / (2 * z * z)
         )  # fmt: skip
-        return max(0.0, float(logsumexp(logs)) / (order - 1))
+        return max(0.0, _log_sum(logs) / (order - 1))
     x, log_weight = _line(z, -1.0, order + 1.0)
     shifted = np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
-    return max(0.0, float(logsumexp(log_weight + order * shifted)) / (order - 1))
+    return max(0.0, _log_sum(log_weight + order * shifted) / (order - 1))
 
 
 def _opposite_gaussians(q: float, z: float, order: float) -> float:
@@ -208,7 +208,7 @@ def _opposite_gaussians(q: float, z: float, order: float) -> float:
     x, log_weight = _line(z, -order, order)
     up = np.logaddexp(math.log1p(-q), math.log(q) + (x - 0.25) / (2 * z * z))
     down = np.logaddexp(math.log1p(-q), math.log(q) + (-x - 0.25) / (2 * z * z))
-    return max(0.0, float(logsumexp(log_weight + order * up + (1 - order) * down)) / (order - 1))
+    return max(0.0, _log_sum(log_weight + order * up + (1 - order) * down) / (order - 1))
 
 
 def _line(z: float, low: float, high: float) -> tuple[Array, Array]:
@@ -228,30 +228,30 @@ def _generic_sampled(term: Amplified, a: Array) -> Array:
     One-sided: Zhu and Wang 2019, theorem 6. Two-sided: Wang, Balle and Kasiviswanathan 2019,
     theorem 9, whose proof needs only that P₁, P₁′ and P₀ are within the inner curve of each other.
     """
-    top = math.ceil(a.max())
-    whole = np.arange(2, top + 1)
-    inner = curve(term.inner, whole.astype(float)).divergences
     q = term.rate
-    log_moment = np.full(whole.size, np.inf)
-    finite = int(np.sum(np.isfinite(inner)))
-    growth = (whole - 1) * inner
-    for i in range(finite):
-        alpha, j = int(whole[i]), whole[: i + 1]
-        log_choose = gammaln(alpha + 1) - gammaln(j + 1) - gammaln(alpha - j + 1)
+    whole = np.arange(2.0, math.ceil(a.max()) + 1)
+    growth = (whole - 1) * curve(term.inner, whole).divergences
+    nodes = np.unique(np.concatenate([[1.0], np.maximum(np.floor(a), 2), np.ceil(a)]))
+    heights = np.zeros_like(nodes)
+    for i, order in enumerate(nodes[1:], start=1):
+        j, terms = whole[: int(order) - 1], growth[: int(order) - 1]
+        log_choose = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
         if term.near is None:
-            logs = math.log(3) + log_choose + (alpha - j) * math.log1p(-q) + j * math.log(q) + growth[: i + 1]
+            logs = math.log(3) + log_choose + (order - j) * math.log1p(-q) + j * math.log(q) + terms
             logs[0] -= math.log(3)
-            start = (alpha - 1) * math.log1p(-q) + math.log(alpha * q - q + 1)
+            start = (order - 1) * math.log1p(-q) + math.log(order * q - q + 1)
         else:
-            logs = math.log(2) + log_choose + j * math.log(q) + growth[: i + 1]
-            with np.errstate(over="ignore"):
-                second = min(math.log(2) + growth[0], math.log(4) + _log_expm1(growth[0]))
+            logs = math.log(2) + log_choose + j * math.log(q) + terms
+            second = min(math.log(2) + terms[0], math.log(4) + _log_expm1(terms[0]))
             logs[0] = log_choose[0] + 2 * math.log(q) + second
             start = 0.0
-        log_moment[i] = np.logaddexp(start, logsumexp(logs))
-    nodes = np.concatenate([[1.0], whole])
-    heights = np.concatenate([[0.0], log_moment])
+        heights[i] = np.logaddexp(start, _log_sum(logs))
     return np.asarray(np.interp(a, nodes, heights) / (a - 1))
+
+
+def _log_sum(logs: Array) -> float:
+    peak = float(logs.max())
+    return peak if math.isinf(peak) else peak + math.log(float(np.exp(logs - peak).sum()))
 
 
 def _log_expm1(x: float) -> float:

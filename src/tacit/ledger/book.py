@@ -1,0 +1,221 @@
+"""Book: one dataset of an open ledger, and all that touches the database on its behalf.
+
+:class:`tacit.Ledger` is the public face of a book. They are apart so that ``import tacit`` need
+not load a database toolkit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tacit import _validate, events
+from tacit.accounting import filters
+from tacit.errors import BudgetExceeded, InvalidValue, LedgerExists, LedgerMissing
+from tacit.guarantee import NOISE_KINDS
+from tacit.ledger import posting, reading
+from tacit.ledger.budget import Budget, Terms
+from tacit.ledger.entries import Entry, LabelTotal
+from tacit.ledger.location import Location
+from tacit.ledger.store import Store
+from tacit.relations import Relation, Unit
+
+__all__ = ["Book", "check_name", "datasets_in"]
+
+_NAME_LENGTH = 200
+# Compose(Parallel(Compose(Repeat(event)))): what a guarantee may wrap around a charged event.
+_WRAPPING = 4
+
+
+class Book:
+    """A dataset's terms, the filter that enforces them, and the store that holds its entries."""
+
+    def __init__(self, store: Store, dataset: str, terms: Terms) -> None:
+        self.store = store
+        self.dataset = dataset
+        self.terms = terms
+        self._filter = _filter(terms.budget, terms.relation)
+        self._filter.order = terms.order
+
+    @classmethod
+    def open(
+        cls,
+        location: str | os.PathLike[str],
+        budget: Budget | None,
+        relation: Relation | str | None,
+        unit: Unit | None,
+        dataset: str,
+    ) -> Book:
+        """Find the dataset, or create it where a budget is given."""
+        _check_terms(budget, unit)
+        check_name("dataset", dataset)
+        asked = None if relation is None else Relation.of(relation)
+        place = Location.of(location)
+        if budget is None:
+            place.require()
+        else:
+            place.require_room()
+        store = Store(place)
+        try:
+            terms = _find(store, dataset)
+            if terms is None and budget is not None:
+                told = asked or Relation.ADD_REMOVE
+                wanted = Terms(budget, told, unit or Unit(), _filter(budget, told).order)
+                terms = posting.create_dataset(store, dataset, wanted)
+            if terms is None:
+                raise _unknown(store, dataset)
+            _require_same(place.name, dataset, terms, budget, asked, unit)
+            return cls(store, dataset, terms)
+        except BaseException:
+            store.close()
+            raise
+
+    def charge(
+        self,
+        event: events.Event,
+        label: str,
+        delta: float | None,
+        noise: str,
+        scope: str | None = None,
+        partition: str | None = None,
+    ) -> Entry:
+        """Charge, durably, or raise BudgetExceeded with nothing written."""
+        if not isinstance(event, events.Event):
+            raise InvalidValue("event", event, "an event", "See tacit.events for the kinds.")
+        if event.depth > events.MAX_DEPTH - _WRAPPING:
+            raise InvalidValue("event", event.depth, f"at most {events.MAX_DEPTH - _WRAPPING} events deep")
+        request = posting.Request(
+            event=event,
+            label=check_name("label", label),
+            delta=None if delta is None else _validate.delta(delta),
+            noise=_validate.choice("noise", noise, NOISE_KINDS),
+            scope=scope,
+            partition=partition,
+        )
+        outcome = posting.post_charge(self.store, self.dataset, self.terms, self._filter, request)
+        if isinstance(outcome, posting.Refused):
+            raise self._exceeded(request, outcome)
+        return reading.to_entry(self.store, outcome.record, outcome.hash)
+
+    def _exceeded(self, request: posting.Request, refused: posting.Refused) -> BudgetExceeded:
+        budget = self.terms.budget
+        shares = reading.label_totals(self.store, self.dataset, refused.mode)
+        on = ", ".join(f"{part.label!r} {part.share:.0%}" for part in shares[:5])
+        return BudgetExceeded(
+            f"Charging {request.label!r} would bring {self.dataset!r} to ε = {refused.would_be:.6g}, "
+            f"over its budget of {budget}. Spent so far: ε = {refused.spent:.6g}"
+            + (f" (on {on}{', …' if len(shares) > 5 else ''})" if on else "")
+            + f"; remaining: ε = {max(0.0, budget.epsilon - refused.spent):.6g}.",
+            "Nothing was charged. Ask for less: more noise, fewer steps, fewer questions.",
+            label=request.label,
+            budget=budget,
+            spent=refused.spent,
+            would_be=refused.would_be,
+        )
+
+    def declare(self, scope: str, partitions: Iterable[str]) -> tuple[str, ...]:
+        """Declare a scope of disjoint partitions, durably."""
+        check_name("name", scope)
+        if isinstance(partitions, str) or not isinstance(partitions, Iterable):
+            raise InvalidValue("partitions", partitions, "a list of names")
+        declared = tuple(check_name("partitions", partition) for partition in partitions)
+        if not declared or len(set(declared)) < len(declared):
+            raise InvalidValue("partitions", declared, "one or more names, each given once")
+        posting.declare_scope(self.store, self.dataset, scope, declared)
+        return declared
+
+    def epsilon(self, total: filters.Cost, mode: str | None) -> float:
+        """ε spent by ``total``, at the budget's δ."""
+        return self._filter.spent(total, mode)
+
+    def standing(self) -> reading.Standing:
+        """Where the dataset stands."""
+        return reading.standing(self.store, self.dataset)
+
+    def charges(self) -> list[Entry]:
+        """Every charge, oldest first."""
+        return reading.charges(self.store, self.dataset)
+
+    def label_totals(self) -> tuple[LabelTotal, ...]:
+        """What was charged on what."""
+        return reading.label_totals(self.store, self.dataset, self.standing().mode)
+
+    def names(self) -> tuple[str, ...]:
+        """The datasets of the whole ledger."""
+        return reading.names(self.store)
+
+    def head(self) -> str:
+        """The head of the whole ledger."""
+        return reading.head(self.store)
+
+    def verify(self, head: str | None) -> str:
+        """Verify the whole ledger."""
+        return reading.verify(self.store, head)
+
+    def export(self) -> Iterator[str]:
+        """The whole ledger as lines of JSON."""
+        return reading.export(self.store)
+
+
+def datasets_in(location: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The names of the datasets in the ledger at ``location``."""
+    place = Location.of(location)
+    place.require()
+    store = Store(place)
+    try:
+        return reading.names(store)
+    finally:
+        store.close()
+
+
+def check_name(parameter: str, value: Any) -> str:
+    """A label, or the name of a dataset, scope or partition."""
+    printable = isinstance(value, str) and value.isprintable() and bool(value.strip())
+    if not printable or len(value) > _NAME_LENGTH:
+        raise InvalidValue(parameter, value, f"printable text of 1 to {_NAME_LENGTH} characters")
+    return str(value)
+
+
+def _check_terms(budget: Any, unit: Any) -> None:
+    if budget is not None and not isinstance(budget, Budget):
+        raise InvalidValue("budget", budget, "a tacit.Budget", "Write tacit.Budget(epsilon=..., delta=...).")
+    if unit is not None and not isinstance(unit, Unit):
+        raise InvalidValue("unit", unit, "a tacit.Unit")
+
+
+def _filter(budget: Budget, relation: Relation) -> filters.BudgetFilter:
+    return filters.BudgetFilter(budget.epsilon, budget.delta, relation)
+
+
+def _find(store: Store, dataset: str) -> Terms | None:
+    with store.read() as connection:
+        return reading.read_terms(store, connection, dataset) if store.exists(connection) else None
+
+
+def _unknown(store: Store, dataset: str) -> LedgerMissing:
+    others = ", ".join(map(repr, reading.names(store)))
+    return LedgerMissing(
+        f"The ledger {store.location.name} has no dataset {dataset!r}; it has {others}.",
+        "Open one of those, or give a budget to add this one.",
+        location=store.location.name,
+    )
+
+
+def _require_same(
+    location: str,
+    dataset: str,
+    terms: Terms,
+    budget: Budget | None,
+    relation: Relation | None,
+    unit: Unit | None,
+) -> None:
+    asked = Terms(budget or terms.budget, relation or terms.relation, unit or terms.unit, terms.order)
+    if asked != terms:
+        raise LedgerExists(
+            f"{dataset!r} in the ledger {location} was opened with {terms}; now {asked} is asked for.",
+            "A budget cannot be changed once promised: open it without one to go on.",
+            location=location,
+            found=terms,
+            asked=asked,
+        )

@@ -1,0 +1,82 @@
+"""What a reader of the ledger sees: entries, and the charge that made one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tacit.errors import LedgerError
+from tacit.events import Event
+
+if TYPE_CHECKING:
+    from tacit.accounting.filters import Cost
+
+__all__ = ["Charge", "Entry", "LabelTotal"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One charge as the ledger keeps it.
+
+    ``event`` is what was done, ``cost`` what the filter of that day counted for it, ``delta``
+    the δ declared by the caller if any, ``noise`` the kind of noise (see
+    :data:`tacit.guarantee.NOISE_KINDS`). ``hash`` covers everything here, and the entry before.
+    """
+
+    number: int
+    dataset: str
+    label: str
+    event: Event
+    scope: str | None
+    partition: str | None
+    cost: Cost
+    mode: str
+    delta: float | None
+    noise: str
+    time: str
+    version: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class LabelTotal:
+    """What was charged under one label; ``share`` is its part of the sum of all costs."""
+
+    label: str
+    charges: int
+    share: float
+
+
+class Charge:
+    """A charge already made, durably. Enter it once, and make the release inside.
+
+    The charge stands whatever happens inside: an exception passes through and gives nothing
+    back, because what was computed before it may have been seen.
+    """
+
+    def __init__(self, entry: Entry, location: str) -> None:
+        self.entry = entry
+        self._location = location
+        self._entered = False
+
+    def __enter__(self) -> Entry:
+        if self._entered:
+            raise LedgerError(
+                f"The charge for {self.entry.label!r} has been used already.",
+                "One charge pays for one release: call ledger.charge again.",
+                location=self._location,
+            )
+        self._entered = True
+        return self.entry
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"Charge({self.entry!r})"

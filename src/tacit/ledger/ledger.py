@@ -1,0 +1,241 @@
+"""Ledger: charges before data are touched, refuses what would overspend, forgets nothing.
+
+>>> import tempfile, pathlib
+>>> from tacit import events
+>>> path = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+>>> ledger = Ledger.open(path, budget=Budget(epsilon=1.0))
+>>> with ledger.charge(events.Laplace(2.0), label="age histogram") as entry:
+...     release = "computed here, and nowhere else"
+>>> ledger.spent().epsilon, ledger.remaining()
+(0.5, 0.5)
+>>> with ledger.charge(events.Laplace(1.0), label="income"):
+...     raise AssertionError("never reached")
+Traceback (most recent call last):
+    ...
+tacit.errors.BudgetExceeded: ...
+>>> ledger.close()
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tacit import events
+from tacit.errors import UnsupportedEvent
+from tacit.guarantee import Guarantee
+from tacit.ledger.budget import Budget
+from tacit.ledger.entries import Charge, Entry, LabelTotal
+from tacit.ledger.scope import Scope
+from tacit.relations import Relation, Unit
+
+if TYPE_CHECKING:
+    from tacit.ledger.book import Book
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """The durable record of what was spent on a dataset, and the guard of its budget.
+
+    Guarantees, on SQLite and PostgreSQL, for any number of processes and threads:
+
+    - A charge is on disk before the body of ``with ledger.charge(...)`` runs. Whatever happens
+      afterwards, exception or crash, it stands.
+    - A charge that would overspend the budget raises :class:`tacit.errors.BudgetExceeded`, and
+      nothing is written. Totals are enforced by a privacy filter (Rogers et al. 2016;
+      Feldman and Zrnic 2021), valid although later charges depend on earlier releases.
+    - Entries are append-only and hash-chained; :meth:`verify` finds whatever was altered.
+
+    The ledger counts what it is told: a release made outside a charge is not protected by it.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        weakref.finalize(self, book.store.close)
+
+    @classmethod
+    def open(
+        cls,
+        location: str | os.PathLike[str],
+        budget: Budget | None = None,
+        *,
+        relation: Relation | str | None = None,
+        unit: Unit | None = None,
+        dataset: str = "default",
+    ) -> Ledger:
+        """Open the ledger at a path or database URL, or create it where a budget is given.
+
+        ``budget``, ``relation`` (``add_remove`` unless told) and ``unit`` (a row unless told)
+        are fixed when a dataset is first opened, and may be left out from then on. Given again,
+        they must be the same. A ledger holds any number of datasets, each with its own budget:
+        open another by another ``dataset`` name. Datasets must not share people, or the budgets
+        of those they share add up.
+        """
+        from tacit.ledger.book import Book
+
+        return cls(Book.open(location, budget, relation, unit, dataset))
+
+    @classmethod
+    def datasets_in(cls, location: str | os.PathLike[str]) -> tuple[str, ...]:
+        """The names of the datasets in the ledger at a path or database URL."""
+        from tacit.ledger import book
+
+        return book.datasets_in(location)
+
+    @property
+    def dataset(self) -> str:
+        """The name of the dataset this ledger is open at."""
+        return self._book.dataset
+
+    @property
+    def location(self) -> str:
+        """Where the ledger is; the password of a URL is left out."""
+        return self._book.store.location.name
+
+    @property
+    def budget(self) -> Budget:
+        """The most that may be spent on this dataset."""
+        return self._book.terms.budget
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation under which the budget is promised."""
+        return self._book.terms.relation
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the budget protects."""
+        return self._book.terms.unit
+
+    def charge(
+        self, event: events.Event, label: str, *, delta: float | None = None, noise: str = "float64"
+    ) -> Charge:
+        """Charge for ``event``, at once and durably; enter the result and release inside it.
+
+        Raises :class:`tacit.errors.BudgetExceeded` if the budget would be overspent, before
+        anything is touched. ``delta`` is how much of the budget's δ to convert this event at, if
+        the filter has to; ``noise`` is the kind the release is made with, as in
+        :data:`tacit.guarantee.NOISE_KINDS`.
+        """
+        return Charge(self._book.charge(event, label, delta, noise), self.location)
+
+    def parallel(self, name: str, *, partitions: Iterable[str]) -> Scope:
+        """Declare a scope of disjoint partitions, so that charges to different ones do not add up.
+
+        The list is public and is written down as an entry of its own; the same scope can be
+        opened again with the same list. That no unit has rows in two partitions is the caller's
+        promise, and is stated among the assumptions of every guarantee. The scope costs what its
+        worst partition costs (under ``replace_one``, its two worst together, since a replaced
+        unit may move).
+
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+        >>> with Ledger.open(path, budget=Budget(epsilon=1.0)) as ledger:
+        ...     with ledger.parallel("region", partitions=["north", "south"]) as scope:
+        ...         for part in ("north", "south"):
+        ...             with scope.charge(part, events.Laplace(2.0), label="count"):
+        ...                 pass
+        ...     ledger.spent().epsilon
+        0.5
+        """
+        return Scope(self._book, name, self._book.declare(name, partitions))
+
+    def spent(self) -> Guarantee:
+        """What may be promised about all releases charged so far, together.
+
+        ε is the filter's: valid although charges were chosen in view of earlier releases. δ is
+        the budget's. The event lists what was charged, equal events once with their number.
+        """
+        standing = self._book.standing()
+        return Guarantee(
+            epsilon=self._book.epsilon(standing.total, standing.mode),
+            delta=self.budget.delta,
+            event=standing.event,
+            relation=self.relation,
+            unit=self.unit,
+            noise=standing.noise,
+            assumptions=tuple(f"no {self.unit} is in two partitions of {name!r}" for name in standing.scopes),
+        )
+
+    def fixed_in_advance(self) -> Guarantee:
+        """The tighter promise that holds if every charge had been fixed before the first release.
+
+        Composition of mechanisms fixed in advance is cheaper than a filter. It must not be
+        quoted for a study in which a result decided what was asked next.
+        """
+        from tacit import accounting
+
+        spent = self.spent()
+        try:
+            epsilon = accounting.epsilon(spent.event, spent.delta, relation=spent.relation)
+        except UnsupportedEvent:
+            epsilon = spent.epsilon
+        return Guarantee(
+            epsilon=min(epsilon, spent.epsilon),
+            delta=spent.delta,
+            event=spent.event,
+            relation=spent.relation,
+            unit=spent.unit,
+            noise=spent.noise,
+            assumptions=(*spent.assumptions, "every charge was fixed before the first release"),
+        )
+
+    def remaining(self) -> float:
+        """The budget's ε less what the filter counts as spent."""
+        return max(0.0, self.budget.epsilon - self.spent().epsilon)
+
+    def entries(self) -> list[Entry]:
+        """Every charge to this dataset, oldest first."""
+        return self._book.charges()
+
+    def by_label(self) -> tuple[LabelTotal, ...]:
+        """What was charged on what, the largest share first."""
+        return self._book.label_totals()
+
+    def datasets(self) -> tuple[str, ...]:
+        """The names of all datasets in this ledger."""
+        return self._book.names()
+
+    def head(self) -> str:
+        """How many entries the whole ledger has, and the hash of the last, in short.
+
+        Written down elsewhere, it pins everything before it: see :meth:`verify`.
+        """
+        return self._book.head()
+
+    def verify(self, head: str | None = None) -> str:
+        """Recompute the whole ledger, every dataset in it; returns the head it verified.
+
+        Raises :class:`tacit.errors.LedgerCorrupted`, naming the first fault, if any entry was
+        edited, removed, added or moved, or if a budget or total disagrees with the entries.
+        Someone who can write the database can also forge all of it, hashes included. To find
+        that too, keep the result of :meth:`head` where they cannot write, and pass it here: an
+        older head stays valid as the ledger grows.
+        """
+        return self._book.verify(head)
+
+    def export(self) -> Iterator[str]:
+        """Every entry of the whole ledger as lines of JSON, hashes included, oldest first."""
+        return self._book.export()
+
+    def close(self) -> None:
+        """Close the database. Charges already made stand."""
+        self._book.store.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.location!r}, dataset={self.dataset!r}, budget={self.budget!r})"

@@ -1,0 +1,313 @@
+"""What can be read from a ledger: where it stands, what was charged, and whether it holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from tacit import events
+from tacit.accounting import filters
+from tacit.errors import LedgerCorrupted
+from tacit.ledger import schema
+from tacit.ledger.budget import Terms
+from tacit.ledger.chain import Broken, DatasetState, Record, Replay, head_of
+from tacit.ledger.entries import Entry, LabelTotal
+from tacit.ledger.store import Store
+from tacit.ledger.totals import Total
+
+__all__ = [
+    "Standing",
+    "charges",
+    "export",
+    "head",
+    "label_totals",
+    "names",
+    "parse_total",
+    "read_dataset",
+    "read_terms",
+    "standing",
+    "to_entry",
+    "verify",
+]
+
+_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a dataset stands: its running total, and the event that all charges make up."""
+
+    total: filters.Cost
+    mode: str | None
+    noise: str
+    charges: int
+    event: events.Event
+    scopes: tuple[str, ...]
+
+
+def names(store: Store) -> tuple[str, ...]:
+    """The datasets of the ledger, in alphabetical order."""
+    with store.read() as connection:
+        if not store.exists(connection):
+            raise store.location.missing()
+        found = connection.scalars(sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name))
+        datasets = tuple(found)
+    if not datasets:
+        raise store.corrupted("has lost its datasets")
+    return datasets
+
+
+def head(store: Store) -> str:
+    """How many entries there are and the hash of the last, in the form people write down."""
+    with store.read() as connection:
+        row = connection.execute(sa.select(schema.state.c.entries, schema.state.c.head)).one_or_none()
+    if row is None:
+        raise store.corrupted("has lost its state")
+    return head_of(row.entries, row.head)
+
+
+def standing(store: Store, dataset: str) -> Standing:
+    """Where the dataset stands, in one snapshot."""
+    table = schema.entries
+    group = (table.c.scope, table.c.partition, table.c.event)
+    with store.read() as connection:
+        row = read_dataset(store, connection, dataset)
+        groups = connection.execute(
+            sa.select(*group, sa.func.count().label("times"))
+            .where(table.c.dataset == dataset, table.c.kind == "charge")
+            .group_by(*group)
+            .order_by(sa.func.min(table.c.number))
+        ).all()
+    total = parse_total(store, row.total)
+    scopes = dict.fromkeys(group.scope for group in groups if group.scope is not None)
+    return Standing(total.cost(), row.mode, row.noise, row.charges, _composed(groups), tuple(scopes))
+
+
+def read_dataset(store: Store, connection: sa.Connection, dataset: str) -> Any:
+    """The running state of a dataset."""
+    row = connection.execute(
+        sa.select(schema.datasets).where(schema.datasets.c.name == dataset)
+    ).one_or_none()
+    if row is None:
+        raise store.corrupted(f"has lost the state of {dataset!r}")
+    return row
+
+
+def parse_total(store: Store, text: str) -> Total:
+    """The total stored as ``text``."""
+    try:
+        return Total.from_json(text)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise store.corrupted("holds a total that no ledger writes") from error
+
+
+def read_terms(store: Store, connection: sa.Connection, dataset: str) -> Terms | None:
+    """The terms of a dataset, or None where the ledger has no such dataset."""
+    text = connection.scalar(sa.select(schema.datasets.c.terms).where(schema.datasets.c.name == dataset))
+    if text is None:
+        return None
+    try:
+        return Terms.from_json(text)
+    except (TypeError, ValueError, KeyError) as error:
+        raise store.corrupted(f"holds terms of {dataset!r} that no ledger writes: {error}") from error
+
+
+def _composed(groups: Iterable[Any]) -> events.Event:
+    sequential: list[events.Event] = []
+    scopes: dict[str, dict[str, list[events.Event]]] = {}
+    for group in groups:
+        event = events.from_json(group.event)
+        repeated = event if group.times == 1 else events.Repeat(event, group.times)
+        if group.scope is None:
+            sequential.append(repeated)
+        else:
+            scopes.setdefault(group.scope, {}).setdefault(group.partition, []).append(repeated)
+    parallel = [
+        events.Parallel(tuple(events.Compose(tuple(part)) for part in parts.values()))
+        for parts in scopes.values()
+    ]
+    return events.Compose((*sequential, *parallel))
+
+
+def charges(store: Store, dataset: str) -> list[Entry]:
+    """Every charge to the dataset, oldest first."""
+    table = schema.entries
+    query = sa.select(table).where(table.c.dataset == dataset, table.c.kind == "charge")
+    with store.read() as connection:
+        rows = [row._asdict() for row in connection.execute(query.order_by(table.c.number))]
+    return [to_entry(store, _record(row), row["hash"]) for row in rows]
+
+
+def to_entry(store: Store, record: Record, digest: str) -> Entry:
+    """The entry that a charge's record describes."""
+    try:
+        cost = record.cost()
+    except ValueError as error:
+        raise store.corrupted(f"is damaged at entry {record.number}: {error}") from error
+    return Entry(
+        number=record.number,
+        dataset=record.dataset,
+        label=str(record.label),
+        event=events.from_json(str(record.event)),
+        scope=record.scope,
+        partition=record.partition,
+        cost=cost,
+        mode=str(record.mode),
+        delta=record.declared_delta,
+        noise=str(record.noise),
+        time=record.time,
+        version=record.version,
+        hash=digest,
+    )
+
+
+def label_totals(store: Store, dataset: str, mode: str | None) -> tuple[LabelTotal, ...]:
+    """What was spent on what, the largest share first."""
+    table = schema.entries
+    spent = sa.func.sum(table.c.renyi if mode == "renyi" else table.c.epsilon)
+    with store.read() as connection:
+        rows = connection.execute(
+            sa.select(table.c.label, sa.func.count().label("charges"), spent.label("spent"))
+            .where(table.c.dataset == dataset, table.c.kind == "charge")
+            .group_by(table.c.label)
+            .order_by(spent.desc(), table.c.label)
+        ).all()
+    whole = math.fsum(row.spent for row in rows)
+    usable = 0 < whole < math.inf
+    return tuple(LabelTotal(row.label, row.charges, row.spent / whole if usable else 0.0) for row in rows)
+
+
+def export(store: Store) -> Iterator[str]:
+    """Every record of the ledger as a line of JSON, its hash added."""
+    with store.read() as connection:
+        rows = connection.execute(sa.select(schema.entries).order_by(schema.entries.c.number)).all()
+    for row in map(sa.Row._asdict, rows):
+        content = json.loads(_record(row).to_json())
+        yield json.dumps({**content, "hash": row["hash"]}, sort_keys=True, separators=(",", ":"))
+
+
+def verify(store: Store, written_down: str | None = None) -> str:
+    """Replay the whole ledger and compare it with its running state; returns the head.
+
+    The state is read at once, the entries it counts a thousand at a time: others can charge
+    meanwhile, which only adds entries behind those.
+    """
+    try:
+        with store.read() as connection:
+            if not store.exists(connection):
+                raise store.location.missing()
+            if connection.dialect.name == "sqlite":
+                _check_file(connection)
+            state = _read_state(connection)
+        replay = Replay.of(_entries(store, state.count), written_down)
+        _compare(state, replay)
+    except Broken as broken:
+        raise LedgerCorrupted(
+            f"The ledger {store.location.name} does not verify. {broken}",
+            "Do not charge it; restore a backup that verifies, and count what was spent since.",
+            location=store.location.name,
+            entry=broken.number,
+        ) from None
+    return head_of(replay.count, replay.last)
+
+
+@dataclass(frozen=True)
+class _State:
+    """The running state of a whole ledger, as stored."""
+
+    count: int
+    last: str
+    datasets: dict[str, Any]
+    scopes: dict[tuple[str, str], str]
+    totals: dict[tuple[str, str, str], str]
+
+
+def _read_state(connection: sa.Connection) -> _State:
+    row = connection.execute(sa.select(schema.state)).one_or_none()
+    if row is None:
+        raise Broken("Its state is missing.")
+    end = connection.scalar(sa.select(sa.func.max(schema.entries.c.number)))
+    if row.entries != end:
+        raise Broken(
+            f"Entries were removed from the end or added to it: there should be {row.entries}, "
+            f"the last is number {end}."
+        )
+    scopes, partitions = sa.select(schema.scopes), sa.select(schema.partitions)
+    return _State(
+        count=row.entries,
+        last=row.head,
+        datasets={row.name: row for row in connection.execute(sa.select(schema.datasets))},
+        scopes={(row.dataset, row.name): row.partitions for row in connection.execute(scopes)},
+        totals={(row.dataset, row.scope, row.name): row.total for row in connection.execute(partitions)},
+    )
+
+
+def _entries(store: Store, count: int) -> Iterator[dict[str, Any]]:
+    number = schema.entries.c.number
+    query = sa.select(schema.entries).where(number <= count).order_by(number).limit(_CHUNK)
+    after: int | None = None
+    while after is None or after < count:
+        with store.read() as connection:
+            rows = connection.execute(query if after is None else query.where(number > after)).all()
+        if not rows:
+            return
+        after = rows[-1].number
+        for row in rows:
+            yield row._asdict()
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    return Record(**{name: value for name, value in row.items() if name != "hash"})
+
+
+def _check_file(connection: sa.Connection) -> None:
+    answer = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+    if answer != "ok":
+        raise Broken(f"The file is damaged: {answer}")
+
+
+def _compare(state: _State, replay: Replay) -> None:
+    if (state.count, state.last) != (replay.count, replay.last):
+        raise Broken(f"Its head is not the hash of entry {replay.count}, the last.")
+    if state.datasets.keys() != replay.datasets.keys():
+        raise Broken(
+            f"The state names the datasets {sorted(state.datasets)}, the entries {sorted(replay.datasets)}."
+        )
+    for name, dataset in replay.datasets.items():
+        _compare_dataset(state.datasets[name], dataset)
+    _compare_scopes(state, replay.datasets)
+
+
+def _compare_dataset(row: Any, dataset: DatasetState) -> None:
+    expected = {
+        "terms": dataset.terms.to_json(),
+        "mode": dataset.mode,
+        "noise": dataset.noise,
+        "charges": dataset.charges,
+        "total": dataset.total().to_json(),
+    }
+    for column, value in expected.items():
+        if (found := row._mapping[column]) != value:
+            raise Broken(f"The {column} of {row.name!r} is {found!s:.80}; its entries make it {value!s:.80}.")
+
+
+def _compare_scopes(state: _State, datasets: Mapping[str, DatasetState]) -> None:
+    scopes = {
+        (name, scope): declared
+        for name, dataset in datasets.items()
+        for scope, declared in dataset.scopes.items()
+    }
+    if state.scopes != {key: json.dumps(scope.partitions) for key, scope in scopes.items()}:
+        raise Broken("The partitions of a scope are not those its entry declared.")
+    totals = {
+        (*key, partition): total.to_json()
+        for key, scope in scopes.items()
+        for partition, total in scope.totals.items()
+    }
+    if state.totals != totals:
+        raise Broken("The total of a partition is not that of its entries.")

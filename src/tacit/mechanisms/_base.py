@@ -1,0 +1,123 @@
+"""What all mechanisms share: a source of random bits, and the checks on what they are called with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import _validate
+from tacit.errors import InvalidValue
+from tacit.randomness import Source
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+CLIP_FIRST = "Clip or impute before the statistic is computed; this check reads the private value."
+_EXACT_FLOATS = 2**53
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Base of all mechanisms.
+
+    ``random_state`` is a seed, for tests (see :class:`tacit.randomness.Source`), or a source that
+    several mechanisms draw from.
+    """
+
+    random_state: int | Source | None = field(default=None, kw_only=True)
+    _source: Source = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        given = self.random_state
+        self._keep("_source", given if isinstance(given, Source) else Source(given))
+
+    def _keep(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def noise(self) -> str:
+        """The kind of noise, one of :data:`tacit.guarantee.NOISE_KINDS`."""
+        return "seeded" if self._source.seeded else "exact"
+
+
+def exactly_one(**options: Any) -> str:
+    """The name of the single option that is given."""
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) != 1:
+        names = " or ".join(options)
+        raise InvalidValue(names, " and ".join(given) or None, "given, exactly one of them")
+    return given[0]
+
+
+def tail(confidence: float, coordinates: int) -> float:
+    """The probability each of ``coordinates`` may miss its interval with (Bonferroni)."""
+    level = _validate.open_probability("confidence", confidence)
+    return (1 - level) / _validate.count("coordinates", coordinates, 1)
+
+
+def real_values(value: Any) -> tuple[Float64, bool]:
+    """A statistic as float64, and whether it was a scalar.
+
+    Integers beyond 2^53, which float64 cannot hold one by one, are clipped there, so that
+    conversion never widens a difference. Wider floats, booleans, complex numbers, objects, NaN
+    and infinities are refused with an error that does not show the value.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = float(min(max(value, -_EXACT_FLOATS), _EXACT_FLOATS))
+    array = _array(value)
+    if array.dtype.kind in "iu":
+        low = 0 if array.dtype.kind == "u" else -_EXACT_FLOATS
+        if array.dtype.itemsize == 8:
+            array = np.clip(array, low, _EXACT_FLOATS)
+    elif array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise InvalidValue("value", _Described(array), "real numbers in float64 or narrower")
+    result = array.astype(np.float64)
+    if not np.isfinite(result).all():
+        raise InvalidValue("value", _Described(array), "finite, without NaN", CLIP_FIRST)
+    return result, array.ndim == 0
+
+
+def whole_values(value: Any, limit: int) -> tuple[Int64, bool]:
+    """A statistic of integers clipped to ±limit, as int64, and whether it was a scalar."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = min(max(int(value), -limit), limit)
+    array = _array(value)
+    if array.dtype.kind not in "iu" and array.size:
+        raise InvalidValue(
+            "value", _Described(array), "integers", "Use Laplace or Gaussian for real numbers."
+        )
+    low = 0 if array.dtype.kind == "u" else -limit
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        array = np.clip(array, low, limit)
+    return array.astype(np.int64), array.ndim == 0
+
+
+def score_values(scores: Any) -> Float64:
+    """One score per candidate, at least one."""
+    array, _ = real_values(scores)
+    if array.ndim != 1 or not array.size:
+        raise InvalidValue("scores", _Described(array), "a non-empty sequence, one score per candidate")
+    return array
+
+
+def _array(value: Any) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InvalidValue("value", type(value), "a number or a rectangular array") from None
+    if array.dtype.kind == "b":
+        raise InvalidValue("value", _Described(array), "numbers", "Count or sum the booleans first.")
+    return array
+
+
+class _Described:
+    """An array in an error message: its shape and type, never its private content."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.text = f"an array of shape {array.shape} and type {array.dtype}"
+
+    def __repr__(self) -> str:
+        return self.text

@@ -1,0 +1,28 @@
+"""Reports: what was planned, spent and promised, as numbers, plots and pages.
+
+``planning`` computes what a plan costs; ``plots`` draws it; ``page`` writes a self-contained HTML
+page. Drawing is imported where it is used, so that numbers alone cost no plotting library.
+"""
+
+from tacit.report.page import Section, render
+from tacit.report.planning import (
+    ACCOUNTANTS,
+    Comparison,
+    EpochSpend,
+    TrainingPlan,
+    compare_accountants,
+    plan_training,
+    rounded_up,
+)
+
+__all__ = [
+    "ACCOUNTANTS",
+    "Comparison",
+    "EpochSpend",
+    "Section",
+    "TrainingPlan",
+    "compare_accountants",
+    "plan_training",
+    "render",
+    "rounded_up",
+]
