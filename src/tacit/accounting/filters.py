@@ -15,6 +15,7 @@ total per person, so that a person whose share is used up drops out while others
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import _validate, events
 from tacit.accounting import api, composition, rdp
-from tacit.accounting.terms import Terms, resolve
+from tacit.accounting.terms import Terms, either, resolve
 from tacit.errors import BudgetExceeded, InvalidValue, UnsupportedEvent
 from tacit.relations import Relation
 
@@ -236,21 +237,28 @@ class BudgetFilter:
         delta/2 for its conversion and delta/4 for failures of (ε, δ) events. The mode for many small
         releases. Either alternative may be the one that holds in the end, so their δ's add up.
 
+    ``order`` overrides the Rényi order, for totals that were recorded at another one.
+
     The first charge opens ``basic`` if it declares or contains a δ, or if it fits only there;
     otherwise ``renyi``. An event that declares no δ is given half of what the sums have left, or in
     ``basic`` all of it if it fits only so.
     """
 
-    def __init__(self, epsilon: float, delta: float, relation: Relation | str = "add_remove") -> None:
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        relation: Relation | str = "add_remove",
+        *,
+        order: float | None = None,
+    ) -> None:
         self.epsilon = _validate.epsilon(epsilon)
         self.delta = _validate.delta(delta)
         self.relation = Relation.of(relation)
-        self.order: float | None = None
-        if self.delta > 0:
-            try:
+        self.order = order
+        if order is None and self.delta > 0:
+            with contextlib.suppress(InvalidValue):
                 self.order = best_order(self.epsilon, self.delta / 2)
-            except InvalidValue:
-                self.order = None
 
     def admit(
         self,
@@ -258,14 +266,20 @@ class BudgetFilter:
         total_with: Callable[[Cost], Cost],
         mode: str | None = None,
         delta: float | None = None,
+        *,
+        partitioned: bool = False,
     ) -> Admission | None:
         """The admission of ``event``, or None if it does not fit.
 
         ``total_with(cost)`` is the ledger's total if an entry of that cost were added where this one
-        belongs; ``delta`` is the δ the caller declares for this event.
+        belongs; ``delta`` is the δ the caller declares for this event. ``partitioned`` says that the
+        event sees one part of a partition only: under ``replace_one`` a unit may then also leave or
+        enter its data, so it is priced at the worse of both relations.
         """
         declared = None if delta is None else _validate.delta(delta)
         terms = resolve(event, self.relation)
+        if partitioned and self.relation is Relation.REPLACE_ONE:
+            terms = either(terms, resolve(event, Relation.ADD_REMOVE))
         failure = rdp.curve(terms, np.array([2.0])).failure
         if mode is not None:
             modes: tuple[str, ...] = (mode,)
@@ -273,7 +287,7 @@ class BudgetFilter:
             modes = ("basic",) if declared or failure else ("renyi", "basic")
         spent = total_with(Cost())
         for tried in modes:
-            for cost in self._prices(terms, tried, declared, failure, spent, first=mode is None):
+            for cost in self._prices(terms, tried, declared, failure, spent, first=spent == Cost()):
                 epsilon = self.spent(total_with(cost), tried)
                 if epsilon <= self.epsilon * (1 + ROUNDING):
                     return Admission(tried, cost, min(epsilon, self.epsilon))

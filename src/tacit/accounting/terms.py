@@ -65,6 +65,11 @@ def resolve(event: events.Event, relation: Relation | str) -> Terms:
     return _terms(_resolve(event, Relation.of(relation)))
 
 
+def either(a: Terms, b: Terms) -> Terms:
+    """The worse of two multisets."""
+    return _worst([a, b])
+
+
 def merged(terms: Terms) -> Terms:
     """The same composition with all Gaussian terms as one: inverse squares of their noise add up."""
     gaussians = [(t, n) for t, n in terms if isinstance(t, events.Gaussian)]

@@ -35,8 +35,7 @@ class Book:
         self.store = store
         self.dataset = dataset
         self.terms = terms
-        self._filter = _filter(terms.budget, terms.relation)
-        self._filter.order = terms.order
+        self._filter = _filter(terms.budget, terms.relation, terms.order)
 
     @classmethod
     def open(
@@ -184,8 +183,8 @@ def _check_terms(budget: Any, unit: Any) -> None:
         raise InvalidValue("unit", unit, "a tacit.Unit")
 
 
-def _filter(budget: Budget, relation: Relation) -> filters.BudgetFilter:
-    return filters.BudgetFilter(budget.epsilon, budget.delta, relation)
+def _filter(budget: Budget, relation: Relation, order: float | None = None) -> filters.BudgetFilter:
+    return filters.BudgetFilter(budget.epsilon, budget.delta, relation, order=order)
 
 
 def _find(store: Store, dataset: str) -> Terms | None:

@@ -173,7 +173,9 @@ def post_charge(
             tried.append(grown(cost).cost())
             return tried[-1]
 
-        admission = budget_filter.admit(request.event, total_with, mode=mode, delta=request.delta)
+        admission = budget_filter.admit(
+            request.event, total_with, mode=mode, delta=request.delta, partitioned=scope is not None
+        )
         if admission is None:
             spent = budget_filter.spent(total.cost(), mode)
             return Refused(spent, _cheapest(budget_filter, tried, mode), mode)
