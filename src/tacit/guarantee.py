@@ -13,18 +13,29 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue, MalformedEvent, TacitError
 from tacit.relations import Relation, Unit
 
-__all__ = ["NOISE_KINDS", "Guarantee"]
+__all__ = ["NOISE_KINDS", "Guarantee", "ceiling"]
 
 NOISE_KINDS = ("exact", "float64", "seeded")
 """``exact``: integer samplers on OS entropy, the proof holds to the bit. ``float64``: continuous
 noise in floating point on OS entropy, the proof is about real numbers. ``seeded``: reproducible
 noise for tests; whoever knows the seed can subtract it, so there is no privacy."""
+
+
+def ceiling(value: float, digits: int) -> Decimal:
+    """A finite number to this many significant digits, from above but for the rounding of a sum.
+
+    >>> str(ceiling(2.828427, 4)), str(ceiling(0.1 + 0.2, 4))
+    ('2.829', '0.3')
+    """
+    least = Decimal(value) * (1 - Decimal("1e-12"))
+    return Context(prec=digits, rounding=ROUND_CEILING).create_decimal(least).normalize()
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,9 @@ class Guarantee:
             "float64": "float64 noise",
             "seeded": "SEEDED NOISE, FOR TESTS ONLY: no privacy against whoever knows the seed",
         }[self.noise]
+        epsilon = "∞" if math.isinf(self.epsilon) else f"{ceiling(self.epsilon, 6):g}"
         text = (
-            f"(ε = {self.epsilon:.6g}, δ = {self.delta:.6g})-differentially private under "
+            f"(ε = {epsilon}, δ = {ceiling(self.delta, 6):g})-differentially private under "
             f"{self.relation} of one {self.unit}; {noise}."
         )
         if self.assumptions:

@@ -385,7 +385,7 @@ additive(
         SPARSE_OUT,
         lambda first: (first == 5).astype(float),
         lives,
-        (6000, 16_000),
+        (7000, 18_000),
         audit.Fixed(1.0),
     ),
     noise=Noise(
@@ -406,14 +406,14 @@ def sparse_answers(make: Make, data: float, runs: int, seed: int | None) -> np.n
 additive(
     "sparse_vector_answers",
     mechanisms.SparseVector,
-    {"sensitivity": 1.0, "epsilon": 1.0, "threshold": 0.0, "answers": 0.875},
+    {"sensitivity": 1.0, "epsilon": 1.0, "threshold": 0.0, "answers": 31 / 32},
     event=events.Pure(1.0),
     less={"epsilon": 1.5},
-    pair=Pair(1001.0, 1000.0, identity, sparse_answers, (6000, 6000), audit.Fixed(1001.0)),
+    pair=Pair(1001.0, 1000.0, identity, sparse_answers, (3000, 3000), audit.Fixed(1001.0)),
     noise=Noise(
         lambda make, runs, seed: sparse_answers(make, 1000.0, runs, seed) - 1000.0,
-        lambda x, factor: laplace_cdf(x, factor / 0.875),
-        4000,
+        lambda x, factor: laplace_cdf(x, factor * 32 / 31),
+        3000,
     ),
 )
 
@@ -443,7 +443,7 @@ for label, alone in {
     "laplace": events.Laplace(2.0),
     "pure": events.Pure(0.3),
     "approximate": events.Approximate(0.3, 1e-8),
-    "only_delta": events.Approximate(0.0, 1e-7),
+    "only_delta": events.Approximate(0.0, 2e-6),
     "zero_concentrated": events.ZeroConcentrated(0.02),
     "bounded_range": events.BoundedRange(0.3),
     "randomized_response": events.RandomizedResponse(0.5, 10),

@@ -193,7 +193,6 @@ def check_repetition(event: events.Event, epsilon: Epsilon = accounting.epsilon,
         (repeat(event, 1), event),
         (repeat(repeat(event, 2), 3), compose((event,) * 6)),
         (repeat(compose((event, event)), 2), compose((event, repeat(event, 3)))),
-        (repeat(event, 0), compose(())),
     ]
     for relation in ("add_remove", "replace_one"):
         for method in accounting.METHODS:

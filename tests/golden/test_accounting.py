@@ -210,3 +210,10 @@ def test_seed_and_tight_group_privacy():
     assert epsilon == 2.0
     assert delta == pytest.approx(1e-6 * sum(math.exp(0.5 * i) for i in range(4)))
     assert delta < 4 * math.exp(1.5) * 1e-6
+
+
+@pytest.mark.parametrize("times", [2, 5, 7, 12])
+def test_loss_distribution_equals_the_optimal_theorem(times):
+    """Two independent computations of the same exact quantity, also where bounded losses pile up."""
+    answers = accounting.compare(events.Repeat(events.Approximate(0.1, 1e-5), times), 1e-2)
+    assert answers["pld"] == pytest.approx(answers["optimal"], rel=1e-5)

@@ -45,16 +45,23 @@ def advanced(terms: Terms, delta: float) -> float:
 def optimal(terms: Terms, delta: float) -> float:
     """The exact k-fold composition of one (ε, δ) guarantee (Kairouz, Oh and Viswanath 2015).
 
-    The worst case is randomized response, whose loss is ε·(k − 2·Binomial), so that δ(ε̃) is a
-    sum of k + 1 terms.
+    The worst case is randomized response, whose loss is ε·(k − 2·Binomial), so that δ′ is a sum of
+    k + 1 terms, and δ̃ = 1 − (1−δ)^k·(1−δ′).
     """
     if len(terms) != 1 or terms[0][1] > 1_000_000:
         raise UnsupportedEvent("The optimal theorem is for one guarantee repeated.", method="optimal")
+    term, times = terms[0]
 
-    def at(slack: float, steps: list[tuple[float, int]]) -> float:
-        return _response_epsilon(*steps[0], slack)
+    def at(epsilon: float, failure: float) -> float:
+        slack = -math.expm1(math.log1p(-delta) - times * math.log1p(-failure))
+        return _response_epsilon(epsilon, times, slack) if slack > 0 else math.inf
 
-    return _over_shares(terms, delta, at)
+    if isinstance(term, events.Approximate):
+        return at(term.epsilon, term.delta)
+    if not _needs_share(term):
+        return at(largest_loss(((term, 1),)), 0.0)
+    each = [(1 - share) * delta / times for share in SHARES]
+    return min(at(single(term, failure), failure) for failure in each) if delta > 0 else math.inf
 
 
 def zcdp(terms: Terms, delta: float) -> float:

@@ -8,9 +8,10 @@ FFT. Three things make this tight, fast and safe at any scale:
 * **The step is chosen from the losses**, not fixed: chords add at most h²/4 to the variance of one
   step, so h follows the root-mean-square loss of a step, and is halved until the answer stands
   still (a fixed 1e-3 gives 0.41 where 0.249 is true).
-* **Tilting.** Masses are multiplied by e^{θ·loss} at the saddle point θ before the FFT and divided
-  after it, so that rounding errors are relative to δ and not to 1, and the window needs to cover
-  only the losses that matter. (Gopi, Lee and Wutschitz 2021 convolve untilted.)
+* **Tilting.** Masses are multiplied by e^{θ·loss} before the FFT and divided after it, so that
+  rounding errors are relative to δ and not to 1, and the window needs to cover only the losses
+  that matter. (Gopi, Lee and Wutschitz 2021 convolve untilted.) θ is the smallest whose Chernoff
+  bound is within a tenth of the best: bounded losses have their best at infinity.
 * **What leaves the window is paid for.** Mass above the window, bounded by Chernoff, and mass cut
   from a term's tail are added to δ. Mass that wraps around can only add to δ; the window is wide
   enough, again by Chernoff, for that to be a small share.
@@ -61,6 +62,10 @@ class _Grid:
     first: int
     mass: Array
     lost: float
+
+    def mirrored(self) -> _Grid:
+        """The same masses at the negated losses."""
+        return _Grid(-(self.first + self.mass.size - 1), self.mass[::-1], self.lost)
 
     def losses(self, step: float) -> Array:
         return np.asarray((self.first + np.arange(self.mass.size)) * step)
@@ -201,9 +206,10 @@ class _Composer:
             grids.append(_connect_dots(above, below, np.asarray(indices * step), int(indices[0])))
         return step, grids
 
-    def composed(self, step: float, swapped: bool) -> Composed:
+    def composed(self, step: float, swapped: bool, *, everywhere: bool = False) -> Composed:
+        """The composition at one step; accurate near δ's own losses, or ``everywhere``."""
         step, grids = self._grids(step, swapped)
-        return _convolve(step, grids, self.counts, self.delta, self.failure)
+        return _convolve(step, grids, self.counts, self.delta, self.failure, everywhere)
 
     def chernoff_delta(self, epsilon: float) -> float:
         """An upper estimate of δ(epsilon), good to a small factor, from the moments alone."""
@@ -218,7 +224,7 @@ class _Composer:
         """The composed profile, for use inside another term."""
         curves = []
         for swapped in self.directions:
-            composed = self.composed(self.coarsest / 4, swapped)
+            composed = self.composed(self.coarsest / 4, swapped, everywhere=True)
             curves.append(composed.curve())
         return Profile(curves[0], curves[-1], self.largest_loss)
 
@@ -322,11 +328,14 @@ def _log_mean_exp(masses: Array, losses: Array, tilts: Array) -> Array:
     return result
 
 
-def _convolve(step: float, grids: list[_Grid], counts: list[int], delta: float, failure: float) -> Composed:
+def _convolve(
+    step: float, grids: list[_Grid], counts: list[int], delta: float, failure: float, everywhere: bool
+) -> Composed:
     tilts, cumulants = _cumulants(step, grids, counts)
     leaving = TAIL_SHARE * delta
-    best = int(np.argmin(((cumulants - math.log(delta)) / tilts)[:TILTS_TRIED]))
-    tilt = float(tilts[best])
+    certified = ((cumulants - math.log(delta)) / tilts)[:TILTS_TRIED]
+    best = int(np.argmax(certified <= 1.1 * certified.min()))
+    tilt = 0.0 if everywhere else float(tilts[best])
     largest = sum(n * (g.first + g.mass.size - 1) for g, n in zip(grids, counts, strict=True))
     smallest = sum(n * g.first for g, n in zip(grids, counts, strict=True))
     top = min(math.ceil(float(np.min((cumulants - math.log(leaving)) / tilts)) / step) + 1, largest)
@@ -344,10 +353,14 @@ def _convolve(step: float, grids: list[_Grid], counts: list[int], delta: float, 
         tilted.append(weights / total)
 
     relevant = max(mean, 0.0)
-    steeper, growth = tilts[best + 1 :], cumulants[best + 1 :]
-    from_above = np.min((growth - steeper * relevant - math.log(leaving)) / (steeper - tilt))
-    from_below = -math.log(leaving) / tilt
-    width = max(float(from_above), from_below, top * step - relevant) / step
+    if everywhere:
+        _, mirrored = _cumulants(step, [grid.mirrored() for grid in grids], counts)
+        width = top + float(np.min((mirrored - math.log(leaving)) / tilts)) / step
+    else:
+        steeper, growth = tilts[best + 1 :], cumulants[best + 1 :]
+        from_above = np.min((growth - steeper * relevant - math.log(leaving)) / (steeper - tilt))
+        from_below = -math.log(leaving) / tilt
+        width = max(float(from_above), from_below, top * step - relevant) / step
     size = next_fast_len(math.ceil(min(width, largest - smallest, MAX_BINS)) + 16, real=True)
     bottom = top - size + 1
 

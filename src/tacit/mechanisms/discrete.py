@@ -10,7 +10,6 @@ from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri
 
 from tacit import _validate, events
@@ -159,26 +158,11 @@ def _rho(noise_multiplier: float) -> float:
 
 
 def _calibrate(epsilon: float, delta: float) -> float:
-    """The largest ρ whose conversion at δ stays within ε, rounded down."""
-
-    def spent(log_rho: float) -> float:
-        rho = math.exp(log_rho)
-
-        def at(log_excess: float) -> float:
-            excess = math.exp(log_excess)
-            order = 1 + excess
-            return rho * order - math.log1p(1 / excess) - (math.log(delta) + math.log(order)) / excess
-
-        best = 0.5 * math.log(-math.log(delta) / rho)
-        return float(minimize_scalar(at, bounds=(best - 6, best + 6), method="bounded").fun)
-
-    low, high = -60.0, 60.0
-    if spent(low) > epsilon:
+    """The largest ρ whose conversion at δ stays within ε: at order α that is (ε − c(α))/α."""
+    excess = np.geomspace(1e-9, 1e12, 1 << 16)
+    order = 1 + excess
+    conversion = -np.log1p(1 / excess) - (math.log(delta) + np.log(order)) / excess
+    rho = float(np.max((epsilon - conversion) / order)) * (1 - 1e-12)
+    if rho <= 0:
         raise InvalidValue("epsilon", epsilon, "larger at this delta")
-    if spent(high) <= epsilon:
-        raise InvalidValue("epsilon", epsilon, "smaller at this delta")
-    log_rho = float(brentq(lambda x: spent(x) - epsilon, low, high, xtol=1e-13))
-    step = 1e-12
-    while spent(log_rho) > epsilon * (1 - 1e-12):
-        log_rho, step = log_rho - step, 2 * step
-    return math.exp(log_rho)
+    return rho

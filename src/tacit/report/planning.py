@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue, UnsupportedEvent
+from tacit.guarantee import ceiling
 from tacit.relations import Relation, norm_sensitivity
 
 __all__ = [
@@ -53,7 +54,7 @@ def rounded_up(value: float, digits: int = 5) -> str:
     """
     if not math.isfinite(value):
         return "∞" if value > 0 else str(value)
-    number = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value))
+    number = ceiling(value, digits)
     exponent = number.adjusted() + 1 - digits if number else 0
     number = number.quantize(Decimal(1).scaleb(exponent), context=Context(prec=digits + 1))
     return f"{number:f}" if -5 <= number.adjusted() < digits else f"{number:e}"

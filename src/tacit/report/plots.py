@@ -71,9 +71,7 @@ def training_figure(plan: TrainingPlan) -> Figure:
 
 def comparison_figure(comparison: Comparison, title: str) -> Figure:
     """ε against the number of steps, by each accountant, on logarithmic axes."""
-    figure, (axes,) = new_figure(
-        "number of steps (compositions)", f"ε at δ = {comparison.delta:g}", title
-    )
+    figure, (axes,) = new_figure("number of steps (compositions)", f"ε at δ = {comparison.delta:g}", title)
     largest_first = sorted(comparison.curves, key=lambda name: -(comparison.accountants.get(name) or 0))
     lines = {}
     for name in sorted(comparison.curves, key=list(STYLES).index):

@@ -1,0 +1,262 @@
+"""``tacit plan``: what a training run, or a repeated step, will cost; no data needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit import events
+from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from tacit.report import Comparison, TrainingPlan
+    from tacit.report.planning import Say
+
+__all__ = ["plan"]
+
+TRAINING = "A training run"
+STEP = "One step, repeated (--compare)"
+
+
+def plan(
+    delta: Annotated[float, typer.Option(help="The δ at which ε is stated.", show_default=False)],
+    population: Annotated[
+        int | None, typer.Option(help="How many rows there are; public.", rich_help_panel=TRAINING)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Expected size of a batch.", rich_help_panel=TRAINING)
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the data, in expectation.", rich_help_panel=TRAINING)
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The most ε to spend: finds the noise.", rich_help_panel=TRAINING)
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(help="Noise stddev ÷ sensitivity: finds ε. Also with --compare."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare accountants on a step.", rich_help_panel=STEP)
+    ] = False,
+    steps: Annotated[int | None, typer.Option(help="How many steps.", rich_help_panel=STEP)] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="Stddev of the Gaussian noise of a step.", rich_help_panel=STEP)
+    ] = None,
+    sensitivity: Annotated[
+        float | None, typer.Option(help="ℓ2 sensitivity of a step; with --sigma.", rich_help_panel=STEP)
+    ] = None,
+    step_epsilon: Annotated[
+        float | None, typer.Option(help="ε of a step known by (ε, δ) alone.", rich_help_panel=STEP)
+    ] = None,
+    step_delta: Annotated[
+        float | None, typer.Option(help="δ of such a step; 0 if left out.", rich_help_panel=STEP)
+    ] = None,
+    relation: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw to this file: .png, .svg or .pdf.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Plan what to spend, before any data are touched.
+
+    A training run (DP-SGD: Gaussian noise on clipped sums of Poisson-sampled batches) needs
+    --population, --batch-size, --epochs, and either --epsilon, which finds the noise, or
+    --noise-multiplier, which finds ε. The number of steps is epochs × population ÷ batch size,
+    rounded up.
+
+    With --compare, a step is repeated --steps times and every accountant that applies states its
+    ε. The step is Gaussian noise (--sigma and --sensitivity, or --noise-multiplier), or is known
+    only by its (ε, δ) (--step-epsilon and --step-delta).
+    """
+    training = {"--population": population, "--batch-size": batch_size, "--epochs": epochs}
+    stepwise = {
+        "--steps": steps,
+        "--sigma": sigma,
+        "--sensitivity": sensitivity,
+        "--step-epsilon": step_epsilon,
+        "--step-delta": step_delta,
+    }
+    if compare:
+        _refuse({**training, "--epsilon": epsilon}, "for a training run", "Leave out it or --compare.")
+        _require({"--steps": steps}, "--compare")
+        event = _step(sigma, sensitivity, noise_multiplier, step_epsilon, step_delta)
+        _compare(event, int(steps or 0), delta, relation, plot, as_json)
+    else:
+        _refuse(stepwise, "for a step", "Add --compare, or leave it out.")
+        _require(training, "a training run")
+        if (epsilon is None) == (noise_multiplier is None):
+            raise TacitError(
+                "A training run needs either --epsilon or --noise-multiplier, not both.",
+                "Give --epsilon to find the noise, --noise-multiplier to find ε.",
+            )
+        from tacit.report import plan_training
+
+        with _progress() as say:
+            result = plan_training(
+                population=int(population or 0),
+                batch_size=int(batch_size or 0),
+                epochs=int(epochs or 0),
+                delta=delta,
+                epsilon=epsilon,
+                noise_multiplier=noise_multiplier,
+                relation=relation,
+                say=say,
+            )
+        if plot is not None:
+            from tacit.report import plots
+
+            plots.save(plots.training_figure(result), plot)
+        if as_json:
+            _print_json(result.to_dict())
+        else:
+            _show_training(result, plot)
+
+
+def _compare(
+    event: events.Event, steps: int, delta: float, relation: str, plot: Path | None, as_json: bool
+) -> None:
+    from tacit.report import compare_accountants
+
+    with _progress() as say:
+        result = compare_accountants(
+            event, steps=steps, delta=delta, relation=relation, curves=plot is not None, say=say
+        )
+    if plot is not None:
+        from tacit.report import plots
+
+        plots.save(plots.comparison_figure(result, f"{steps:,} steps of {_described(event)}"), plot)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        _show_comparison(result, plot)
+
+
+def _step(
+    sigma: float | None,
+    sensitivity: float | None,
+    noise_multiplier: float | None,
+    step_epsilon: float | None,
+    step_delta: float | None,
+) -> events.Event:
+    """The one step that the options describe; exactly one description must be given."""
+    described = {
+        "--sigma and --sensitivity": sigma is not None or sensitivity is not None,
+        "--noise-multiplier": noise_multiplier is not None,
+        "--step-epsilon and --step-delta": step_epsilon is not None or step_delta is not None,
+    }
+    given = [name for name, there in described.items() if there]
+    if len(given) != 1:
+        raise TacitError(
+            "--compare needs one description of the step, got " + (" besides ".join(given) or "none") + ".",
+            "Give one of: " + "; ".join(described) + ".",
+        )
+    if noise_multiplier is not None:
+        return events.Gaussian(noise_multiplier)
+    if step_epsilon is not None:
+        return events.Approximate(step_epsilon, step_delta) if step_delta else events.Pure(step_epsilon)
+    _require({"--step-epsilon": step_epsilon} if step_delta is not None else {}, "--step-delta")
+    _require({"--sigma": sigma, "--sensitivity": sensitivity}, "a Gaussian step")
+    from tacit import _validate
+
+    return events.Gaussian(
+        _validate.positive("sigma", sigma) / _validate.positive("sensitivity", sensitivity)
+    )
+
+
+def _refuse(options: dict[str, Any], purpose: str, advice: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise TacitError(f"{name} is {purpose}.", advice)
+
+
+def _require(options: dict[str, Any], purpose: str) -> None:
+    missing = [name for name, value in options.items() if value is None]
+    if missing:
+        raise TacitError(f"{purpose} needs {', '.join(missing)}.", "See tacit plan --help.")
+
+
+@contextmanager
+def _progress() -> Iterator[Say]:
+    """What is being computed, on the terminal's standard error, gone when it is done."""
+    console = Console(stderr=True)
+    with console.status("") as status:
+        yield lambda text: status.update(f"{text} …")
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data, allow_nan=False, indent=2))
+
+
+def _described(event: events.Event) -> str:
+    match event:
+        case events.Gaussian(noise_multiplier=z):
+            return f"Gaussian noise, noise multiplier (σ ÷ sensitivity) {z:.6g}"
+        case events.Approximate(epsilon=e, delta=d):
+            return f"({e:g}, {d:g})-differential privacy"
+        case events.Pure(epsilon=e):
+            return f"{e:g}-differential privacy"
+    return str(event)
+
+
+def _show_training(plan: TrainingPlan, plot: Path | None) -> None:
+    from tacit.report import rounded_up
+
+    console = Console()
+    factor = "" if plan.noise_per_clip_norm == plan.noise_multiplier else "2 × "
+    summary = Table(title="Training plan", title_justify="left", show_header=False)
+    summary.add_row("noise multiplier", f"{rounded_up(plan.noise_multiplier)} (rounded up)")
+    summary.add_row("noise", f"standard deviation {rounded_up(plan.noise_multiplier)} × {factor}clip norm")
+    summary.add_row("sampling rate", f"{plan.batch_size} ÷ {plan.population} = {plan.sampling_rate:.6g}")
+    summary.add_row("steps", f"{plan.steps} (epochs × population ÷ batch size, rounded up)")
+    summary.add_row("spends", f"ε = {rounded_up(plan.epsilon)} at δ = {plan.delta:g}")
+    if plan.slack is not None:
+        summary.add_row("slack", f"ε = {plan.slack:.2g} of {plan.target:g} asked for is not spent")
+    summary.add_row("protects", f"{plan.relation} of one row; batches must be Poisson-sampled")
+    console.print(summary)
+    console.print("ε of a run planned to end after an epoch, with this noise:", highlight=False)
+    epochs = Table("epoch", "steps", "ε")
+    for column in epochs.columns:
+        column.justify = "right"
+    for row in plan.spend:
+        epochs.add_row(str(row.epoch), str(row.steps), rounded_up(row.epsilon))
+    console.print(epochs)
+    console.print(_accountants(plan.accountants, f"ε of all {plan.steps} steps, by accountant"))
+    if plot is not None:
+        console.print(f"Plot written to {plot}", markup=False, highlight=False)
+
+
+def _show_comparison(comparison: Comparison, plot: Path | None) -> None:
+    console = Console()
+    event, count = comparison.event, comparison.steps
+    title = f"ε of {count} steps at δ = {comparison.delta:g}, by accountant"
+    console.print(f"One step: {_described(event)}.", markup=False, highlight=False)
+    if isinstance(event, events.Approximate):
+        total = (count * event.epsilon, count * event.delta)
+        console.print(
+            f"Added up: ({total[0]:.6g}, {total[1]:.6g}); the rest of δ is left to the other accountants.",
+            markup=False,
+            highlight=False,
+        )
+    console.print(_accountants(comparison.accountants, title))
+    if plot is not None:
+        console.print(f"Plot written to {plot}", markup=False, highlight=False)
+
+
+def _accountants(answers: dict[str, float], title: str) -> Table:
+    from tacit.report import ACCOUNTANTS, rounded_up
+
+    best = min(answers, key=lambda name: answers[name])
+    table = Table("accountant", "ε", "", "how", title=title, title_justify="left")
+    table.columns[1].justify = "right"
+    for name, value in answers.items():
+        mark = "tightest" if name == best else ""
+        table.add_row(name, rounded_up(value), mark, ACCOUNTANTS.get(name, ""), style="bold" if mark else "")
+    return table
