@@ -9,20 +9,26 @@ from typing import Any
 from tacit.errors import InvalidValue
 
 
-def finite(name: str, value: Any) -> float:
+def finite(name: str, value: Any, requirement: str = "a finite number") -> float:
     """A finite real number, as float."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise InvalidValue(name, value, "a finite number")
-    return float(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidValue(name, value, requirement)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidValue(name, value, requirement)
+    return number
 
 
 def positive(name: str, value: Any) -> float:
     """A finite number above zero."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidValue(name, value, "a finite number above 0")
-    if not math.isfinite(value) or value <= 0:
-        raise InvalidValue(name, value, "a finite number above 0")
-    return float(value)
+    requirement = "a finite number above 0"
+    number = finite(name, value, requirement)
+    if number <= 0:
+        raise InvalidValue(name, value, requirement)
+    return number
 
 
 def non_negative(name: str, value: Any) -> float:

@@ -57,7 +57,7 @@ class InvalidValue(TacitError, ValueError):
 
     def __init__(self, name: str, value: Any, requirement: str, next_step: str = "") -> None:
         super().__init__(
-            f"{name} must be {requirement}, got {value!r}.",
+            f"{name} must be {requirement}, got {value!r:.200}.",
             next_step,
             name=name,
             value=value,

@@ -84,7 +84,9 @@ class Source:
 
     Without ``random_state`` the bits are OpenSSL's: AES-256 in counter mode, seeded and reseeded
     from the operating system, and on its own after a fork (where Python lacks OpenSSL, the
-    operating system answers each request). There is no buffer here to reuse, copy or share. With
+    operating system answers each request). There is no buffer here to reuse, copy or share; but a
+    virtual machine resumed twice from one snapshot repeats the generator's state, so take none while
+    releases are being made. With
     ``random_state`` (a whole number) the stream is reproducible and ``seeded`` is true: whoever
     knows the seed can subtract the noise, so it is for tests only.
 
@@ -115,14 +117,13 @@ class Source:
         """A uniform Python integer of ``count`` bits."""
         return int.from_bytes(self.words(-(-count // 8), np.uint8).tobytes(), "little") & ((1 << count) - 1)
 
-    def generator(self) -> np.random.Generator:
-        """A NumPy generator keyed by 256 fresh bits, for *float64 noise*.
+    def uniforms(self, count: int) -> NDArray[np.float64]:
+        """Numbers in (0, 1), odd multiples of 2^−54, for *float64 noise*.
 
-        Its draws approximate real-valued noise, which is what the privacy proof is about; the
-        guarantee has to say so.
+        What is computed from them approximates real-valued noise, which is what a privacy proof is
+        about; the guarantee has to say so.
         """
-        seeds = np.random.SeedSequence(self.words(8, np.uint32).tolist())
-        return np.random.Generator(np.random.PCG64DXSM(seeds))
+        return np.asarray(((self.words(count) >> np.uint64(11)) + 0.5) * 2.0**-53)
 
 
 def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:

@@ -184,3 +184,16 @@ class LaplaceLike:
 
     def __call__(self, value: Any) -> Any:
         return value + self._generator.normal(0, math.sqrt(2), np.shape(value))
+
+
+class FloatingLaplace:
+    """Laplace noise of the right scale, drawn and added in floating point."""
+
+    event = events.Laplace(1.0)
+    noise = "exact"
+
+    def __init__(self, random_state: int | None) -> None:
+        self._generator = np.random.default_rng(random_state)
+
+    def __call__(self, value: Any) -> Any:
+        return value + self._generator.laplace(0, 1, np.shape(value))

@@ -254,8 +254,8 @@ def norm_loss(norm: Any, value: np.ndarray) -> Callable[[np.ndarray], np.ndarray
 BAD_VECTORS = (*BAD_NUMBERS, 1.0, 3)
 
 for order, corner, threshold, epsilon, runs, charged in (
-    (1, [1.0, 0.0], 1 - 1e-6, 1.0, 4000, events.Laplace(1.0)),
-    (2, [1.0, 0.0], 0.75, 2.0, 12_000, events.Pure(2.0)),
+    (1, [1.0, 0.0], 1 - 1e-6, 1.0, 40_000, events.Laplace(1.0)),
+    (2, [1.0, 0.0], 0.75, 2.0, 8000, events.Pure(2.0)),
     ("inf", [1.0, 1.0], 1 - 1e-6, 1.0, 6000, events.Pure(1.0)),
 ):
     numpy_order = np.inf if order == "inf" else order
@@ -269,7 +269,7 @@ for order, corner, threshold, epsilon, runs, charged in (
             np.array(corner),
             np.zeros(2),
             norm_loss(numpy_order, np.array(corner)),
-            calls,
+            rows if order == 1 else calls,
             (runs, runs),
             audit.Fixed(threshold),
         ),
@@ -333,7 +333,7 @@ def selecting(
             -CANDIDATES,
             lambda chosen: (chosen == 0).astype(float),
             calls,
-            (3000, 8000),
+            (2000, 6000),
             audit.Fixed(1.0),
         ),
         noise=Noise(
@@ -397,6 +397,10 @@ additive(
 )
 
 
+SURE = 1e6
+"""A query that passes the threshold but for a probability under e^−1000."""
+
+
 def sparse_answers(make: Make, data: float, runs: int, seed: int | None) -> np.ndarray:
     """The noisy value of a query that is sure to pass, for one new object each run."""
     source = Source(seed)
@@ -409,9 +413,9 @@ additive(
     {"sensitivity": 1.0, "epsilon": 1.0, "threshold": 0.0, "answers": 31 / 32},
     event=events.Pure(1.0),
     less={"epsilon": 1.5},
-    pair=Pair(1001.0, 1000.0, identity, sparse_answers, (3000, 3000), audit.Fixed(1001.0)),
+    pair=Pair(SURE + 1, SURE, identity, sparse_answers, (3000, 3000), audit.Fixed(SURE + 1)),
     noise=Noise(
-        lambda make, runs, seed: sparse_answers(make, 1000.0, runs, seed) - 1000.0,
+        lambda make, runs, seed: sparse_answers(make, SURE, runs, seed) - SURE,
         lambda x, factor: laplace_cdf(x, factor * 32 / 31),
         3000,
     ),

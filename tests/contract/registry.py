@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +269,23 @@ def check_audit(case: Case, make: Make | None = None, seed: int = 1) -> None:
     """No attack on worst-case neighbours proves more than is claimed."""
     result = audited(case, make, seed)
     assert not result.contradicts(case.epsilon), f"{case.name} claims ε = {case.epsilon:.4f}, but {result}"
+
+
+def check_support(case: Case, make: Make | None = None, seed: int = 1) -> None:
+    """The last bits of a release do not tell neighbours apart (Mironov 2012).
+
+    A sum 1 + N in floating point is a multiple of 2^−53 however small it comes out, while 0 + N is not.
+    """
+    assert case.pair is not None
+    pair = replace(case.pair, score=_finer_than_sums, runs=(1500, 1500), rule=audit.Fixed(1.0))
+    other_way = replace(pair, value=pair.neighbour, neighbour=pair.value)
+    for each in (pair, other_way):
+        check_audit(replace(case, pair=each), make, seed)
+
+
+def _finer_than_sums(outputs: np.ndarray) -> np.ndarray:
+    first = outputs.reshape(len(outputs), -1)[:, 0].astype(float)
+    return (np.abs(first) < 0.5) & (np.ldexp(first, 53) % 1 != 0)
 
 
 def check_fresh(case: Case, make: Make | None = None) -> None:

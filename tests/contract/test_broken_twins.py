@@ -20,6 +20,7 @@ from contract.registry import (
     check_json,
     check_noise,
     check_repetition,
+    check_support,
 )
 from tacit import accounting, events
 
@@ -51,6 +52,13 @@ def test_more_noise_than_claimed_is_not_passed_off():
 def test_the_wrong_shape_of_noise():
     with pytest.raises(AssertionError, match="noise is off"):
         check_noise(REGISTRY["laplace"], broken.LaplaceLike)
+
+
+def test_floating_point_noise_passed_off_as_exact():
+    case = REGISTRY["laplace"]
+    check_noise(case, broken.FloatingLaplace)
+    with pytest.raises(AssertionError, match=r"claims ε = .*, but ε ≥"):
+        check_support(case, broken.FloatingLaplace)
 
 
 def test_too_few_samples_are_noticed():

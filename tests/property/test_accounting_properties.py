@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -281,3 +282,15 @@ def test_calibration_without_an_answer():
 def test_tampered_events_are_refused(text):
     with pytest.raises(errors.MalformedEvent):
         events.from_json(text)
+
+
+def test_memory_is_bounded():
+    """A million steps at a tiny rate, the case that exhausts accountants with a fixed grid."""
+    event = events.Repeat(events.PoissonSampled(1e-5, events.Gaussian(0.5)), 10**6)
+    tracemalloc.start()
+    try:
+        accounting.epsilon(event, 1e-6, method="pld")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 600e6

@@ -246,8 +246,8 @@ def test_os_entropy_never_repeats_and_seeds_do():
     assert len(draws) == 20
     same = [discrete_gaussian(Source(random_state=5), Fraction(9), 50).tolist() for _ in range(2)]
     assert same[0] == same[1] != discrete_gaussian(Source(random_state=6), Fraction(9), 50).tolist()
-    assert Source().generator().random() != Source().generator().random()
-    assert Source(random_state=5).generator().random() == Source(random_state=5).generator().random()
+    assert Source().uniforms(1) != Source().uniforms(1)
+    assert Source(random_state=5).uniforms(1) == Source(random_state=5).uniforms(1)
 
 
 def test_a_forked_process_draws_its_own_bits():

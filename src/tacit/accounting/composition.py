@@ -68,8 +68,10 @@ def zcdp(terms: Terms, delta: float) -> float:
     """ρ's add up (Bun and Steinke 2016); the tight conversion of the line D(α) = ρα."""
     rho, failure = concentration(terms)
     left = delta - failure
+    if rho == 0:
+        return 0.0 if left >= 0 else math.inf
     if left <= 0:
-        return 0.0 if rho == 0 and failure == 0 else math.inf
+        return math.inf
     centre = math.sqrt(math.log(1 / left) / rho)
     orders = 1 + centre * np.geomspace(0.2, 5, 400)
     return rdp.Curve(orders, rho * orders, failure).epsilon(delta)

@@ -81,7 +81,10 @@ def epsilon(terms: Terms, delta: float) -> float:
     profile = _closed_form(terms)
     if profile is not None:
         return _invert(profile, delta)
-    if (failure := _failure(terms)) >= delta:
+    failure = _failure(terms)
+    if not (terms := _with_loss(terms)):
+        return 0.0 if failure <= delta else math.inf
+    if failure >= delta:
         return math.inf
     composer = _Composer(terms, delta - failure, failure)
     return min(composer.largest_loss, composer.settle(lambda composed: composed.epsilon(delta)))
@@ -98,6 +101,8 @@ def delta(terms: Terms, epsilon: float) -> float:
         return float(max(profile.forward(at)[0], profile.backward(at)[0]))
     guess = 1e-12
     failure = _failure(terms)
+    if not (terms := _with_loss(terms)):
+        return failure
     while True:
         composer = _Composer(terms, guess, failure)
         if epsilon >= composer.largest_loss:
@@ -114,7 +119,12 @@ def profile_of(terms: Terms) -> Profile:
     """The profile of a multiset of terms: in closed form, or from its composed distribution."""
     terms = merged(terms)
     profile = _closed_form(terms)
-    return profile if profile is not None else _Composer(terms, 1e-12, _failure(terms)).as_profile()
+    if profile is not None:
+        return profile
+    failure, rest = _failure(terms), _with_loss(terms)
+    if not rest:
+        return profile_of(((events.Approximate(0.0, failure), 1),))
+    return _Composer(rest, 1e-12, failure).as_profile()
 
 
 def _closed_form(terms: Terms) -> Profile | None:
@@ -229,10 +239,13 @@ class _Composer:
         return Profile(curves[0], curves[-1], self.largest_loss)
 
 
+def _with_loss(terms: Terms) -> Terms:
+    """The terms without those that can only fail."""
+    return tuple((t, n) for t, n in terms if not (isinstance(t, events.Approximate) and t.epsilon == 0))
+
+
 def _without_failure(term: Term) -> Term:
-    if isinstance(term, events.Approximate):
-        return events.Pure(term.epsilon) if term.epsilon > 0 else events.Pure(1e-300)
-    return term
+    return events.Pure(term.epsilon) if isinstance(term, events.Approximate) else term
 
 
 def _reach(curve: profiles.Curve, largest_loss: float, tail: float) -> float:

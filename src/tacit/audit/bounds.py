@@ -21,7 +21,7 @@ NO_ASSUMPTION = "none"
 GAUSSIAN = "the mechanism is Gaussian"
 FAIR_COINS = "an independent fair coin for each canary decided whether it was included"
 
-_PROBES = 64
+_PROBES = 32
 
 
 def clopper_pearson(

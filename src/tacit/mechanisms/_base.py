@@ -65,9 +65,7 @@ def real_values(value: Any) -> tuple[Float64, bool]:
     conversion never widens a difference. Wider floats, booleans, complex numbers, objects, NaN
     and infinities are refused with an error that does not show the value.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = float(min(max(value, -_EXACT_FLOATS), _EXACT_FLOATS))
-    array = _array(value)
+    array = _array(value, _EXACT_FLOATS)
     if array.dtype.kind in "iu":
         low = 0 if array.dtype.kind == "u" else -_EXACT_FLOATS
         if array.dtype.itemsize == 8:
@@ -82,9 +80,7 @@ def real_values(value: Any) -> tuple[Float64, bool]:
 
 def whole_values(value: Any, limit: int) -> tuple[Int64, bool]:
     """A statistic of integers clipped to ±limit, as int64, and whether it was a scalar."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        value = min(max(int(value), -limit), limit)
-    array = _array(value)
+    array = _array(value, limit)
     if array.dtype.kind not in "iu" and array.size:
         raise InvalidValue(
             "value", _Described(array), "integers", "Use Laplace or Gaussian for real numbers."
@@ -103,14 +99,25 @@ def score_values(scores: Any) -> Float64:
     return array
 
 
-def _array(value: Any) -> NDArray[Any]:
+def _array(value: Any, limit: int) -> NDArray[Any]:
+    """The value as an array. Python integers, which know no bound, are clipped to ±limit first."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidValue("value", type(value), "without a mask", "Fill what is masked by a public rule.")
     try:
-        array = np.asarray(value)
+        array = np.asarray(value if isinstance(value, np.ndarray) else _clipped(value, limit))
     except ValueError:
         raise InvalidValue("value", type(value), "a number or a rectangular array") from None
     if array.dtype.kind == "b":
         raise InvalidValue("value", _Described(array), "numbers", "Count or sum the booleans first.")
     return array
+
+
+def _clipped(value: Any, limit: int) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return min(max(value, -limit), limit)
+    if isinstance(value, (list, tuple)):
+        return [_clipped(item, limit) for item in value]
+    return value
 
 
 class _Described:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, ndtri
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
@@ -27,8 +29,12 @@ class Norm(Mechanism):
     Guarantee: ε-differential privacy, since ‖x − a‖ and ‖x − b‖ differ by at most ‖a − b‖.
     For ℓ1 this is :class:`~tacit.mechanisms.Laplace`, exact and charged as such. For ℓ2 the noise
     is a Gamma(d) radius times a uniform direction, for ℓ∞ a Gamma(d+1) radius times a uniform point
-    of the cube [−1, 1]^d; both are float64 noise: the proof is about real numbers, the sum is
-    rounded to float64 (Mironov 2012 shows what that can cost), and ``noise`` says so.
+    of the cube [−1, 1]^d. Value and noise are each rounded to a power-of-two grid and added as
+    integers, so that no trailing bit of the sum tells the value (Mironov 2012): rounded noise
+    has the mass of a cell, and a shift by whole cells changes that by at most the same factor;
+    rounding the value is paid for by scaling to (1 + 2^−20) × sensitivity. The noise itself is
+    computed in floating point, from the cryptographic stream: its distribution is the proven one
+    only to rounding, and ``noise`` says "float64".
 
     >>> norm = Norm(sensitivity=1.0, epsilon=1.0, norm=2, random_state=1)
     >>> norm([3.0, 4.0]).shape, norm.event, norm.noise
@@ -68,24 +74,30 @@ class Norm(Mechanism):
             return self._laplace()(values)
         if not values.size:
             return values
-        generator = self._source.generator()
-        scale = self.sensitivity / self.epsilon
+        exponent = _grid.grid_exponent(self.sensitivity, values.size + 1, 1 / self.epsilon)
+        scale = float(_grid.in_steps(self.sensitivity, exponent) * _grid.WIDENED / Fraction(self.epsilon))
+        steps = np.rint(scale * self._unit_noise(values.size)).reshape(values.shape)
+        limit = float(_grid.STEPS)
+        return _grid.add_steps(values, np.clip(steps, -limit, limit).astype(np.int64), exponent)
+
+    def _unit_noise(self, size: int) -> Float64:
+        """Noise for sensitivity/ε = 1. A Gamma radius of whole shape is a sum of exponentials."""
+        shape = size if self.norm == 2 else size + 1
+        radius = -float(np.log(self._source.uniforms(shape)).sum())
         if self.norm == 2:
-            direction = generator.standard_normal(values.shape)
-            radius = generator.gamma(values.size) * scale
-            return values + radius * direction / math.sqrt(float((direction**2).sum()))
-        radius = generator.gamma(values.size + 1) * scale
-        return values + radius * generator.uniform(-1.0, 1.0, values.shape)
+            direction = ndtri(self._source.uniforms(size))
+            return np.asarray(radius * direction / math.sqrt(float(np.square(direction).sum())))
+        return radius * (2 * self._source.uniforms(size) - 1)
 
     def interval(self, confidence: float = 0.95, *, coordinates: int) -> tuple[float, float]:
         """Where every coordinate of true − released lies at once, with at least this probability.
 
         ``coordinates`` is the vector's number of coordinates, d. For ℓ2 and ℓ∞ it is the quantile
-        of the radius, which no coordinate exceeds.
+        of the radius, which no coordinate exceeds, and a little more for rounding.
         """
         if self.norm == 1:
             return self._laplace().interval(confidence, coordinates=coordinates)
         miss = tail(confidence, coordinates) * coordinates
         shape = coordinates if self.norm == 2 else coordinates + 1
-        half = float(gammaincinv(shape, 1 - miss)) * self.sensitivity / self.epsilon * (1 + 1e-9)
+        half = float(gammaincinv(shape, 1 - miss)) * self.sensitivity / self.epsilon * (1 + 1e-5)
         return -half, half

@@ -74,6 +74,8 @@ class SparseVector(Mechanism):
         self._keep("epsilon", _validate.epsilon(self.epsilon))
         self._keep("threshold", _validate.finite("threshold", self.threshold))
         self._keep("hits", _validate.count("hits", self.hits, 1))
+        if self.hits > 2**30:
+            raise InvalidValue("hits", self.hits, "at most 2^30")
         if not isinstance(self.monotone, bool):
             raise InvalidValue("monotone", self.monotone, "True or False")
         if not 0 <= _validate.finite("answers", self.answers) < 1:
