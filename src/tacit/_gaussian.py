@@ -2,7 +2,8 @@
 
 With noise multiplier z the privacy profile is δ(ε) = Φ(a) − e^ε Φ(b), a = 1/(2z) − εz,
 b = −1/(2z) − εz. Since b² − a² = 2ε, both terms share the factor e^(−a²/2) and the difference is
-taken between scaled error functions, which keeps full relative precision deep in the tail.
+taken between scaled error functions, which keeps relative precision deep in the tail; what it loses
+where a and b are close, at huge z, is added on top.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def profile(noise_multiplier: float, epsilon: ArrayLike) -> NDArray[np.float64]:
         weight = 0.5 * np.exp(-0.5 * a * a)
         tail = weight * (erfcx(-a / ROOT2) - erfcx(-b / ROOT2))
         body = ndtr(a) - weight * erfcx(-b / ROOT2)
-    return np.asarray(np.clip(np.where(a < 0, tail, body), 0.0, 1.0))
+    cancelled = noise_multiplier * (1 + eps * noise_multiplier)
+    return np.asarray(np.clip(np.where(a < 0, tail, body) * (1 + 1e-15 * (1 + cancelled)), 0.0, 1.0))
 
 
 def epsilon(noise_multiplier: float, delta: float) -> float:

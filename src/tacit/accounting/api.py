@@ -22,6 +22,9 @@ METHODS: dict[str, Callable[[Terms, float], float]] = {
 }
 """Every accountant: terms and δ to ε. Names of ``method=``."""
 
+FAILURES = (UnsupportedEvent, ArithmeticError, IndexError, MemoryError, ValueError)
+"""What one accountant may raise without taking the answer of the others away."""
+
 NOISE_RANGE = (1e-8, 1e12)
 CALIBRATION_TOLERANCE = 1e-5
 
@@ -66,19 +69,19 @@ def delta(
     0.0
     """
     terms, eps = resolve(event, relation), _validate.non_negative("epsilon", epsilon)
-    names = tuple(METHODS) if method == "tightest" else (method,)
-    answers = []
-    for name in names:
-        _validate.choice("method", name, (*METHODS, "tightest"))
+    if method != "tightest":
+        return _delta(_validate.choice("method", method, (*METHODS, "tightest")), terms, eps, 1.0)
+    best = 1.0
+    for name in sorted(METHODS, key=("pld", "rdp").__contains__, reverse=True):
         try:
-            answers.append(_delta(name, terms, eps))
-        except (UnsupportedEvent, ArithmeticError, MemoryError):
-            if method != "tightest":
-                raise
-    return min(answers, default=1.0)
+            best = min(best, _delta(name, terms, eps, best))
+        except FAILURES:
+            continue
+    return best
 
 
-def _delta(name: str, terms: Terms, eps: float) -> float:
+def _delta(name: str, terms: Terms, eps: float, enough: float) -> float:
+    """δ by one accountant; where it has to be searched for, only if it is below ``enough``."""
     if name == "pld":
         return pld.delta(terms, eps)
     if name == "rdp":
@@ -86,14 +89,14 @@ def _delta(name: str, terms: Terms, eps: float) -> float:
     certify = METHODS[name]
     if certify(terms, 0.0) <= eps:
         return 0.0
-    low, high = -60.0, 0.0
-    if certify(terms, 1 - 1e-12) > eps:
+    high = min(enough, 1 - 1e-12)
+    if high <= 0 or certify(terms, high) > eps:
         return 1.0
-    while high - low > 1e-6:
-        middle = 0.5 * (low + high)
-        fits = certify(terms, min(math.pow(10, middle), 1 - 1e-12)) <= eps
-        low, high = (low, middle) if fits else (middle, high)
-    return min(math.pow(10, high), 1.0)
+    low = high * 1e-60
+    while high > low * (1 + 1e-6):
+        middle = math.sqrt(low) * math.sqrt(high)
+        low, high = (low, middle) if certify(terms, middle) <= eps else (middle, high)
+    return high
 
 
 def _those_that_apply(terms: Terms, delta: float) -> dict[str, float]:
@@ -102,7 +105,7 @@ def _those_that_apply(terms: Terms, delta: float) -> dict[str, float]:
     for name, certify in METHODS.items():
         try:
             value = certify(terms, delta)
-        except (UnsupportedEvent, ArithmeticError, MemoryError):
+        except FAILURES:
             continue
         if not math.isnan(value):
             answers[name] = value
@@ -149,7 +152,7 @@ def tightest(terms: Terms, dlt: float) -> float:
             fixed = any(isinstance(term, events.Approximate) for term, _ in terms)
             added_up = composition.basic(terms, dlt) if fixed else loss
             return min(pld.epsilon(terms, dlt), added_up)
-        except (UnsupportedEvent, ArithmeticError, MemoryError):
+        except FAILURES:
             pass
     return min(_those_that_apply(terms, dlt).values(), default=math.inf)
 

@@ -15,8 +15,9 @@ from scipy.special import gammaln
 
 from tacit import events
 from tacit.accounting import pld, rdp
+from tacit.accounting.losses import Composed
 from tacit.accounting.rdp import largest_loss
-from tacit.accounting.terms import Amplified, Term, Terms, Worst, merged
+from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst, merged
 from tacit.errors import UnsupportedEvent
 
 SHARES = (0.5, 0.1, 0.9, 0.01, 0.99, 0.001, 0.3, 0.7, 0.97, 0.999)
@@ -78,18 +79,16 @@ def zcdp(terms: Terms, delta: float) -> float:
 
 
 def moments(terms: Terms, delta: float) -> float:
-    """The Gaussian moments accountant in closed form: the root of σ²/(2T)·ε² − ε + T/(8σ²) + ln δ.
+    """The Gaussian moments accountant in closed form: the larger root of ε²/(4ρ) − ε/2 + ρ/4 + ln δ.
 
-    With T steps at noise multiplier σ, α(t) = T(t + t²)/(2σ²) and δ = min_t e^{α(t) − tε}; the
-    larger root is ε = ρ + 2√(ρ ln(1/δ)) with ρ = T/(2σ²).
+    With T steps at noise multiplier σ and ρ = T/(2σ²) the moments are α(t) = ρ(t + t²), and
+    δ = min_t e^{α(t) − tε} = e^{−(ε−ρ)²/(4ρ)}; so ε = ρ + 2√(ρ ln(1/δ)). The tutorial this form is known
+    from prints −ε for −ε/2 in the quadratic, which gives a valid but larger root.
     """
     match merged(terms):
         case ((events.Gaussian(noise_multiplier=sigma), 1),):
-            if delta <= 0:
-                return math.inf
-            a = sigma * sigma / 2
-            c = 1 / (8 * sigma * sigma) + math.log(delta)
-            return (1 + math.sqrt(max(1 - 4 * a * c, 0.0))) / (2 * a)
+            rho = 1 / (2 * sigma * sigma)
+            return rho + 2 * math.sqrt(rho * math.log(1 / delta)) if delta > 0 else math.inf
     raise UnsupportedEvent("The closed form is for Gaussian noise only.", method="moments")
 
 
@@ -120,6 +119,8 @@ def _concentration(term: Term) -> tuple[float, float]:
         case Worst(options=options):
             parts = [concentration(option) for option in options]
             return max(p[0] for p in parts), max(p[1] for p in parts)
+        case Reversed(term=original):
+            return _concentration(original)
         case Amplified(inner=inner):
             rho, failure = concentration(inner)
             loss = largest_loss(((term, 1),))
@@ -171,12 +172,12 @@ def _over_shares(terms: Terms, delta: float, at: Callable[[float, list[tuple[flo
 
 def _response_epsilon(epsilon: float, times: int, delta: float) -> float:
     """The smallest ε̃ with δ(ε̃) ≤ delta for ``times`` randomized responses of ``epsilon``."""
-    if math.isinf(epsilon):
-        return math.inf
+    if epsilon == 0 or math.isinf(epsilon):
+        return epsilon
     flips = np.arange(times + 1)
     losses = (times - 2 * flips) * epsilon
     log_mass = (
         gammaln(times + 1) - gammaln(flips + 1) - gammaln(times - flips + 1)
         + (times - flips) * epsilon - times * (epsilon + math.log1p(math.exp(-epsilon)))
     )  # fmt: skip
-    return pld.Composed(np.asarray(losses[::-1], dtype=float), np.exp(log_mass)[::-1]).epsilon(delta)
+    return Composed(np.asarray(losses[::-1], dtype=float), np.exp(log_mass)[::-1]).epsilon(delta)

@@ -289,8 +289,8 @@ class BudgetFilter:
         for tried in modes:
             for cost in self._prices(terms, tried, declared, failure, spent, first=spent == Cost()):
                 epsilon = self.spent(total_with(cost), tried)
-                if epsilon <= self.epsilon * (1 + ROUNDING):
-                    return Admission(tried, cost, min(epsilon, self.epsilon))
+                if epsilon <= self.epsilon:
+                    return Admission(tried, cost, epsilon)
         return None
 
     def spent(self, total: Cost, mode: str | None) -> float:
@@ -298,10 +298,10 @@ class BudgetFilter:
         if total == Cost():
             return 0.0
         limit = self.delta / 4 if mode == "renyi" else self.delta
-        added_up = total.epsilon if total.delta <= limit * (1 + ROUNDING) else math.inf
-        if mode != "renyi" or self.order is None or total.renyi_delta > self.delta / 4 * (1 + ROUNDING):
-            return added_up
-        return min(added_up, total.renyi + max(_conversion(self.order, self.delta / 2), 0.0))
+        spent = total.epsilon if total.delta <= limit * (1 + ROUNDING) else math.inf
+        if mode == "renyi" and self.order and total.renyi_delta <= self.delta / 4 * (1 + ROUNDING):
+            spent = min(spent, total.renyi + max(_conversion(self.order, self.delta / 2), 0.0))
+        return min(spent, self.epsilon) if spent <= self.epsilon * (1 + ROUNDING) else spent
 
     def _prices(
         self, terms: Terms, mode: str, declared: float | None, failure: float, spent: Cost, *, first: bool

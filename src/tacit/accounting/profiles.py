@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from tacit import _gaussian, events
-from tacit.accounting.terms import Amplified, Term, Terms, Worst
+from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
 Array = NDArray[np.float64]
@@ -42,6 +42,9 @@ def of_term(term: Term, of_terms: Callable[[Terms], Profile]) -> Profile:
     """The profile of one term. ``of_terms`` supplies the profile of a whole multiset."""
     if isinstance(term, Amplified):
         return _amplified(term, of_terms)
+    if isinstance(term, Reversed):
+        profile = of_term(term.term, of_terms)
+        return Profile(profile.backward, profile.forward, profile.largest_loss)
     if isinstance(term, Worst):
         return _envelope([of_terms(option) for option in term.options])
     return _leaf(term)
@@ -91,7 +94,9 @@ def _amplified(term: Amplified, of_terms: Callable[[Terms], Profile]) -> Profile
     """
     q = term.rate
     inner = of_terms(term.inner)
-    loss = math.log1p(q * math.expm1(inner.largest_loss)) if inner.largest_loss < 700 else math.inf
+    loss = math.inf
+    if inner.largest_loss < 700:
+        loss = math.log1p(q * math.expm1(inner.largest_loss)) * (1 + 1e-15)
 
     def unsampled(eps: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -100,7 +105,7 @@ def _amplified(term: Amplified, of_terms: Callable[[Terms], Profile]) -> Profile
     if term.near is None:
 
         def forward(eps: Array) -> Array:
-            return np.asarray(q * inner.forward(unsampled(eps)))
+            return np.where(eps < loss, q * inner.forward(unsampled(eps)), 0.0)
 
         def backward(eps: Array) -> Array:
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -111,7 +116,7 @@ def _amplified(term: Amplified, of_terms: Callable[[Terms], Profile]) -> Profile
         return Profile(forward, backward, loss)
 
     match term.inner:
-        case ((events.Gaussian(noise_multiplier=z), 1),) if term.near_is_half:
+        case ((events.Gaussian(noise_multiplier=z), 1),) if term.near_is_half and z > 0.05:
             return _both(lambda eps: opposite_gaussians(q, z, eps), math.inf)
     near = of_terms(term.near)
 
@@ -120,7 +125,7 @@ def _amplified(term: Amplified, of_terms: Callable[[Terms], Profile]) -> Profile
         beta = np.exp(eps - inside)
         far_delta = np.maximum(inner.forward(inside), inner.backward(inside))
         near_delta = np.maximum(near.forward(inside), near.backward(inside))
-        return np.asarray(q * ((1 - beta) * near_delta + beta * far_delta))
+        return np.where(eps < loss, q * ((1 - beta) * near_delta + beta * far_delta), 0.0)
 
     return _both(two_sided, loss)
 
@@ -136,7 +141,7 @@ def opposite_gaussians(q: float, z: float, epsilon: Array) -> Array:
 
     The densities cross where w = e^{y/(2z²)} solves A·w² − (1−q)(e^ε−1)·w − e^ε·A = 0 with
     A = q·e^{−1/(8z²)}; writing δ with that identity leaves only sums of positive terms. Beyond
-    ε = 300 the value at 300 bounds it.
+    ε = 300 the value at 300 bounds it. For z below 0.05 the numbers no longer fit into float64.
     """
     eps = np.minimum(epsilon, 300.0)
     growth = np.exp(eps)

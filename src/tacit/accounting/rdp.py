@@ -3,6 +3,9 @@
 A curve is the Rényi divergence at each order α > 1, with a probability of outright failure beside
 it: (ε, δ) events count as ε-private with failure δ. Curves add under composition, also when each
 step is chosen adaptively, so one curve times a count is a repetition.
+
+A billion steps may each have a divergence below 1e-16, so every moment E e^{(α−1)L} is computed as
+its excess over 1, in which nothing cancels, and never as a logarithm of nearly 1.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from tacit import events
-from tacit.accounting.terms import Amplified, Term, Terms, Worst
+from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
 Array = NDArray[np.float64]
@@ -34,6 +37,8 @@ ORDERS: Array = np.unique(
 )
 SAMPLED_ORDERS_LIMIT = 1024
 """Sampled curves are computed up to this order; beyond it they are taken as infinite."""
+MAX_POINTS = 1 << 18
+"""Orders that need more points of a quadrature than this are taken as infinite."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +94,15 @@ def _one(term: Term, orders: tuple[float, ...]) -> tuple[Array, float]:
     match term:
         case Amplified():
             return _amplified(term, a)
+        case Reversed(term=original):
+            return _one(original, orders)
         case Worst(options=options):
             curves = [curve(option, a) for option in options]
             return np.maximum.reduce([c.divergences for c in curves]), max(c.failure for c in curves)
         case events.Gaussian(noise_multiplier=z):
             return a / (2 * z * z), 0.0
         case events.Laplace(scale=b):
-            logs = np.stack([np.log(a / (2 * a - 1)) + (a - 1) / b, np.log((a - 1) / (2 * a - 1)) - a / b])
-            return logsumexp(logs, axis=0) / (a - 1), 0.0
+            return _laplace(a, b), 0.0
         case events.Pure(epsilon=epsilon):
             return _response(a, epsilon, 2), 0.0
         case events.RandomizedResponse(epsilon=epsilon, categories=k):
@@ -112,21 +118,43 @@ def _one(term: Term, orders: tuple[float, ...]) -> tuple[Array, float]:
     raise UnsupportedEvent(f"No Rényi curve is known for {term!r}.", event=term, method="rdp")
 
 
+def _divergence(a: Array, excess: Array, log_moment: Array) -> Array:
+    """ln(1 + excess)/(α−1), or from ``log_moment`` where the excess is not small."""
+    small = np.maximum(excess, 0.0) * (1 + 1e-9)
+    logs = np.where(excess < 0.5, np.log1p(np.minimum(small, 1.0)), np.maximum(log_moment, 0.0))
+    return np.asarray(logs / (a - 1))
+
+
+def _laplace(a: Array, scale: float) -> Array:
+    """Mironov 2017: the moment is (α·e^{(α−1)/b} + (α−1)·e^{−α/b})/(2α−1), at most 1 + α(α−1)/(2b²)
+    to third order in 1/b."""
+    up, down, total = (a - 1) / scale, a / scale, 2 * a - 1
+    excess = (a * np.expm1(np.minimum(up, 1.0)) + (a - 1) * np.expm1(-down)) / total
+    excess = np.where(down < 1e-3, up * down / 2 * (1 + down * down), np.where(up < 1, excess, np.inf))
+    log_moment = np.logaddexp(np.log(a / total) + up, np.log((a - 1) / total) - down)
+    return np.asarray(np.minimum(_divergence(a, excess, log_moment), 1 / scale))
+
+
 def _response(a: Array, epsilon: float, categories: int) -> Array:
     """Randomized response; with two categories, the worst ε-private mechanism at every order."""
+    other = math.exp(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon))
+    up = (a - 1) * epsilon
+    drift = -math.expm1(-epsilon) * np.expm1(np.minimum(up, 1.0)) * math.exp(epsilon)
+    curvature = np.expm1(np.minimum(up, 1.0)) * -np.expm1(-up)
+    excess = np.where(up < 1, other * (drift + curvature), np.inf)
     log_total = epsilon + math.log1p((categories - 1) * math.exp(-epsilon))
-    keep, other = epsilon - log_total, -log_total
-    logs = [a * keep + (1 - a) * other, a * other + (1 - a) * keep]
+    log_moment = np.logaddexp(up + epsilon - log_total, -up - log_total)
     if categories > 2:
-        logs.append(np.full_like(a, math.log(categories - 2) + other))
-    return np.asarray(np.minimum(logsumexp(np.stack(logs), axis=0) / (a - 1), epsilon))
+        log_moment = np.logaddexp(log_moment, math.log(categories - 2) - log_total)
+    return np.asarray(np.minimum(_divergence(a, excess, log_moment), epsilon))
 
 
 def _bounded_range(a: Array, epsilon: float) -> Array:
     """The worst two-point distribution whose losses are t and t − ε (Dong, Durfee, Rogers 2020).
 
     With P(loss = t) = p(t) = (1 − e^{t−ε})/(1 − e^{−ε}) and k = α − 1 the moment is
-    e^{tk}·(C − D·e^t), which is largest at e^t = kC/((k+1)D).
+    e^{tk}·(C − D·e^t), which is largest at e^t = kC/((k+1)D). It is never above e^{kαε²/8}, which
+    takes over where ε is so small that the formula loses its digits.
     """
     k = a - 1
     with np.errstate(under="ignore"):
@@ -135,7 +163,9 @@ def _bounded_range(a: Array, epsilon: float) -> Array:
     c = rest + -np.expm1(-epsilon * k) / -math.expm1(-epsilon)
     t = np.clip(np.log(k * c / ((k + 1) * d)), 0.0, epsilon)
     p = np.expm1(t - epsilon) / math.expm1(-epsilon)
-    return np.asarray(np.minimum(t + np.log(rest + p * (1 - rest)) / k, epsilon))
+    exact = t + np.log(rest + p * (1 - rest)) / k + 1e-15 / np.minimum(k, 1.0)
+    bound = np.minimum(a * epsilon * epsilon / 8, epsilon)
+    return np.asarray(np.minimum(np.maximum(exact, 0.0), bound))
 
 
 def _interpolated(a: Array, known: Array, values: Array) -> Array:
@@ -189,44 +219,86 @@ def largest_loss(terms: Terms) -> float:
 
 
 def _sampled_gaussian(q: float, z: float, order: float) -> float:
-    """Mironov, Talwar and Zhang 2019: ln E[((1−q) + q·e^{(2x−1)/(2z²)})^α] / (α−1), x ~ N(0, z²)."""
+    """Mironov, Talwar and Zhang 2019: ln E[((1−q) + q·e^{(2x−1)/(2z²)})^α] / (α−1), x ~ N(0, z²).
+
+    At whole orders a binomial sum, of which the terms of 1 are taken out one by one.
+    """
     if order == int(order):
-        k = np.arange(int(order) + 1)
-        logs = (
-            gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-            + k * math.log(q) + (order - k) * math.log1p(-q)
-            + k * (k - 1) / (2 * z * z)
-        )  # fmt: skip
-        return max(0.0, _log_sum(logs) / (order - 1))
-    x, log_weight = _line(z, -1.0, order + 1.0)
-    shifted = np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
-    return max(0.0, _log_sum(log_weight + order * shifted) / (order - 1))
+        k = np.arange(2.0, order + 1)
+        growth = k * (k - 1) / (2 * z * z)
+        return _from_excess(_log_binomial(order, k, q) + _log_expm1(growth), order)
+    points = _line(z, -1.0, order + 1.0)
+    if points is None:
+        return math.inf
+    x, log_weight = points
+    return _from_excess(log_weight + _log_gap(q, (2 * x - 1) / (2 * z * z), None, order), order)
 
 
 def _opposite_gaussians(q: float, z: float, order: float) -> float:
     """The Rényi divergence of the worst pair under ``replace_one``, see profiles.opposite_gaussians."""
-    x, log_weight = _line(z, -order, order)
-    up = np.logaddexp(math.log1p(-q), math.log(q) + (x - 0.25) / (2 * z * z))
-    down = np.logaddexp(math.log1p(-q), math.log(q) + (-x - 0.25) / (2 * z * z))
-    return max(0.0, _log_sum(log_weight + order * up + (1 - order) * down) / (order - 1))
+    points = _line(z, -order, order)
+    if points is None:
+        return math.inf
+    x, log_weight = points
+    up, down = (x - 0.25) / (2 * z * z), (-x - 0.25) / (2 * z * z)
+    return _from_excess(log_weight + _log_gap(q, up, down, order), order)
 
 
-def _line(z: float, low: float, high: float) -> tuple[Array, Array]:
+def _log_gap(q: float, up: Array, down: Array | None, order: float) -> Array:
+    """ln of v·[(u/v)^α − 1 − α(u/v − 1)], u = 1 + q(e^up − 1), v = 1 + q(e^down − 1) or 1.
+
+    Its integral is the moment's excess over 1, because E u = E v = 1; by convexity it is nowhere
+    negative. For u close to v it is α(α−1)/2·y² with y = u/v − 1, but for a factor below 1 + α|y|.
+    """
+    log_q, log_rest = math.log(q), math.log1p(-q)
+    log_u = np.logaddexp(log_rest, log_q + up)
+    log_v = np.zeros_like(up) if down is None else np.logaddexp(log_rest, log_q + down)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        if down is None:
+            y = q * np.expm1(np.minimum(up, 700.0))
+        else:
+            difference = np.exp(np.minimum(down, 700.0)) * np.expm1(np.minimum(up - down, 700.0))
+            y = q * difference / np.exp(log_v)
+        growth = order * (log_u - log_v)
+        near = math.log(order * (order - 1) / 2) + 2 * np.log(np.abs(y)) + np.log1p(order * np.abs(y))
+        far = np.expm1(np.minimum(growth, 30.0)) - order * y
+        middle = np.log(np.maximum(far, 0.0) + 1e-15 * (1 + np.abs(order * y)))
+        large = growth + np.log1p(-np.minimum((1 + order * y) * np.exp(-growth), 1.0) + 1e-15)
+    gap = np.where(np.abs(y) * order < 1e-4, near, np.where(growth < 1, middle, large))
+    return np.asarray(log_v + np.where(growth > 600, growth, gap))
+
+
+def _from_excess(logs: Array, order: float) -> float:
+    """ln(1 + Σe^logs)/(α−1), from above."""
+    return float(np.logaddexp(0.0, log_excess) if (log_excess := _log_sum(logs)) > -30 else
+                 math.exp(log_excess)) * (1 + 1e-9) / (order - 1)  # fmt: skip
+
+
+def _line(z: float, low: float, high: float) -> tuple[Array, Array] | None:
     """Points and N(0, z²) log-weights of the trapezoidal rule, which converges exponentially here.
 
     The integrands are analytic in the strip |Im x| < πz², so a step of z²/4 leaves an error below
-    e^{−8π²}; z/8 does the same for the Gaussian factor.
+    e^{−8π²}; z/8 does the same for the Gaussian factor. None where that takes too many points.
     """
     step = min(z / 8, z * z / 4)
+    if (high - low + 24 * z) / step > MAX_POINTS:
+        return None
     x = np.arange(low - 12 * z, high + 12 * z, step)
     return x, -np.square(x / z) / 2 + math.log(step / (z * math.sqrt(2 * math.pi)))
+
+
+def _log_binomial(order: float, k: Array, q: float) -> Array:
+    """ln C(α, k)·(1−q)^{α−k}·q^k."""
+    choose = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    return np.asarray(choose + (order - k) * math.log1p(-q) + k * math.log(q))
 
 
 def _generic_sampled(term: Amplified, a: Array) -> Array:
     """Bounds from the inner curve alone, at whole orders and by chords between them.
 
-    One-sided: Zhu and Wang 2019, theorem 6. Two-sided: Wang, Balle and Kasiviswanathan 2019,
-    theorem 9, whose proof needs only that P₁, P₁′ and P₀ are within the inner curve of each other.
+    One-sided: Zhu and Wang 2019, theorem 6, whose first two terms complete the binomial sum of 1.
+    Two-sided: Wang, Balle and Kasiviswanathan 2019, theorem 9, whose proof needs only that P₁, P₁′
+    and P₀ are within the inner curve of each other.
     """
     q = term.rate
     whole = np.arange(2.0, math.ceil(a.max()) + 1)
@@ -234,18 +306,16 @@ def _generic_sampled(term: Amplified, a: Array) -> Array:
     nodes = np.unique(np.concatenate([[1.0], np.maximum(np.floor(a), 2), np.ceil(a)]))
     heights = np.zeros_like(nodes)
     for i, order in enumerate(nodes[1:], start=1):
-        j, terms = whole[: int(order) - 1], growth[: int(order) - 1]
-        log_choose = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
+        j, grown = whole[: int(order) - 1], growth[: int(order) - 1]
         if term.near is None:
-            logs = math.log(3) + log_choose + (order - j) * math.log1p(-q) + j * math.log(q) + terms
-            logs[0] -= math.log(3)
-            start = (order - 1) * math.log1p(-q) + math.log(order * q - q + 1)
+            logs = _log_binomial(order, j, q) + np.logaddexp(_log_expm1(grown), math.log(2) + grown)
+            logs[0] = _log_binomial(order, j[:1], q)[0] + _log_expm1(grown[:1])[0]
         else:
-            logs = math.log(2) + log_choose + j * math.log(q) + terms
-            second = min(math.log(2) + terms[0], math.log(4) + _log_expm1(terms[0]))
+            log_choose = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
+            logs = math.log(2) + log_choose + j * math.log(q) + grown
+            second = min(math.log(2) + grown[0], math.log(4) + _log_expm1(grown[:1])[0])
             logs[0] = log_choose[0] + 2 * math.log(q) + second
-            start = 0.0
-        heights[i] = np.logaddexp(start, _log_sum(logs))
+        heights[i] = _from_excess(logs, order) * (order - 1)
     return np.asarray(np.interp(a, nodes, heights) / (a - 1))
 
 
@@ -254,5 +324,6 @@ def _log_sum(logs: Array) -> float:
     return peak if math.isinf(peak) else peak + math.log(float(np.exp(logs - peak).sum()))
 
 
-def _log_expm1(x: float) -> float:
-    return x + math.log(-math.expm1(-x)) if x > 0 else -math.inf
+def _log_expm1(x: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.asarray(x + np.log(-np.expm1(-x)))

@@ -1,10 +1,11 @@
 """The one place where relation, repetition and nesting are resolved.
 
 :func:`resolve` turns an event and a relation into *terms*: a multiset of things that are composed,
-each with how often. Accountants see only terms. Three kinds exist:
+each with how often. Accountants see only terms. Four kinds exist:
 
 * a leaf event (Gaussian, Laplace, Pure, …), whose cost does not depend on the relation;
 * :class:`Amplified`, terms run on a secret sample;
+* :class:`Reversed`, a term whose two neighbours have changed places;
 * :class:`Worst`, the costliest of several multisets (parallel composition).
 
 Because a count multiplies the finished curve of one term, ``Repeat(e, n)`` and a list of n copies
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import permutations
 
 from tacit import events
 from tacit.errors import InvalidValue
@@ -49,13 +50,20 @@ class Amplified:
 
 
 @dataclass(frozen=True)
+class Reversed:
+    """A one-sided ``term`` for a unit that enters where the other terms' unit leaves."""
+
+    term: Amplified
+
+
+@dataclass(frozen=True)
 class Worst:
     """The costliest of ``options``; accountants take the upper envelope of their curves."""
 
     options: tuple[Terms, ...]
 
 
-Term = events.Event | Amplified | Worst
+Term = events.Event | Amplified | Reversed | Worst
 
 
 def resolve(event: events.Event, relation: Relation | str) -> Terms:
@@ -113,13 +121,30 @@ def _parallel(event: events.Parallel, relation: Relation) -> Counter[Term]:
     options = [resolve(part, relation) for part in parts]
     if relation is Relation.REPLACE_ONE and len(event.events) > 1:
         leaving = [resolve(part, Relation.ADD_REMOVE) for part in parts]
+        entering = [_reversed(part) for part in leaving]
         if len(parts) <= PAIRS_LIMIT:
-            options += [_sum(a, b) for a, b in combinations(leaving, 2)]
-            options += [_sum(a, a) for a, many in zip(leaving, parts.values(), strict=True) if many > 1]
+            pairs = list(permutations(range(len(leaving)), 2))
+            pairs += [(i, i) for i, many in enumerate(parts.values()) if many > 1]
+            options += [_sum(leaving[i], entering[j]) for i, j in pairs]
         else:
-            either = _counter(_worst(leaving))
-            options.append(_terms(either + either))
+            any_part = _worst(leaving + entering)
+            options.append(_sum(any_part, any_part))
     return _counter(_worst(options))
+
+
+def _reversed(terms: Terms) -> Terms:
+    return tuple((_reversed_term(term), count) for term, count in terms)
+
+
+def _reversed_term(term: Term) -> Term:
+    match term:
+        case Amplified(near=None):
+            return Reversed(term)
+        case Reversed(term=original):
+            return original
+        case Worst(options=options):
+            return Worst(tuple(_reversed(option) for option in options))
+    return term
 
 
 def _worst(options: list[Terms]) -> Terms:
