@@ -78,7 +78,7 @@ def test_figure_three(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
     at_end = result["accountants"]
-    assert at_end["moments"] == pytest.approx(1.6199, abs=1e-4)  # ρ + 2√(ρ ln 1/δ), ρ = 0.05
+    assert at_end["moments"] == pytest.approx(1.5674, abs=1e-4)  # ρ + 2√(ρ ln 1/δ), ρ = 0.05
     assert at_end["pld"] < at_end["rdp"] < at_end["moments"] < at_end["advanced"] < at_end["basic"]
     assert at_end["zcdp"] == pytest.approx(at_end["rdp"], rel=1e-3)
     assert result["grid"][0] == 1

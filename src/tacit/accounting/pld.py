@@ -67,7 +67,7 @@ def delta(terms: Terms, epsilon: float) -> float:
     profile = _closed_form(terms)
     if profile is not None:
         at = np.array([epsilon])
-        return float(max(profile.forward(at)[0], profile.backward(at)[0]))
+        return float(max(profile.forward(at)[0], profile.backward(at)[0])) + 0.0
     guess = 1e-12
     failure = _failure(terms)
     if not (terms := _with_loss(terms)):
