@@ -63,7 +63,7 @@ def smallest(holds: Callable[[float], bool], start: float) -> float:
     low = high / 2
     while holds(low):
         low, high = low / 2, low
-    while high - low > 1e-14 * high:
+    while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -205,3 +205,13 @@ def test_bad_terms(path: Path, arguments: dict[str, object]):
     with pytest.raises(InvalidValue):
         Ledger.open(path, **arguments)  # type: ignore[arg-type]
     assert not path.exists()
+
+
+def test_a_layout_that_never_was(tmp_path):
+    path = tmp_path / "study.db"
+    Ledger.open(path, budget=Budget(epsilon=1.0)).close()
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("UPDATE tacit_state SET schema_version = 0")
+        raw.commit()
+    with pytest.raises(LedgerCorrupted, match="state"):
+        Ledger.open(path)

@@ -20,7 +20,7 @@ from tacit.accounting.rdp import largest_loss
 from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst, merged
 from tacit.errors import UnsupportedEvent
 
-SHARES = (0.5, 0.1, 0.9, 0.01, 0.99, 0.001, 0.3, 0.7, 0.97, 0.999)
+SHARES = (0.5, 0.1, 0.9, 0.01, 0.99)
 """Shares of δ tried for the slack of a composition theorem; the rest is split among the steps."""
 
 
@@ -61,7 +61,7 @@ def optimal(terms: Terms, delta: float) -> float:
         return at(term.epsilon, term.delta)
     if not _needs_share(term):
         return at(largest_loss(((term, 1),)), 0.0)
-    each = [(1 - share) * delta / times for share in SHARES]
+    each = [(delta - share * delta) / times for share in SHARES]
     return min(at(single(term, failure), failure) for failure in each) if delta > 0 else math.inf
 
 
@@ -73,7 +73,7 @@ def zcdp(terms: Terms, delta: float) -> float:
         return 0.0 if left >= 0 else math.inf
     if left <= 0:
         return math.inf
-    centre = math.sqrt(math.log(1 / left) / rho)
+    centre = max(math.sqrt(math.log(1 / left) / rho), 1e-6)
     orders = 1 + centre * np.geomspace(0.2, 5, 400)
     return rdp.Curve(orders, rho * orders, failure).epsilon(delta)
 

@@ -68,18 +68,18 @@ def delta(terms: Terms, epsilon: float) -> float:
     if profile is not None:
         at = np.array([epsilon])
         return float(max(profile.forward(at)[0], profile.backward(at)[0])) + 0.0
-    guess = 1e-12
     failure = _failure(terms)
     if not (terms := _with_loss(terms)):
         return failure
-    while True:
-        composer = _Composer(terms, Aim(guess, epsilon), failure)
-        if epsilon >= composer.largest_loss:
-            return 0.0
-        rough = composer.chernoff_delta(epsilon)
-        if guess <= rough / 100 or guess < 1e-290:
-            return min(1.0, composer.settle(lambda composed: composed.delta(epsilon)))
-        guess = max(rough * 1e-4, 1e-295)
+    composer = _Composer(terms, Aim(1e-3, epsilon), failure)
+    if epsilon >= composer.largest_loss:
+        return 0.0
+    while composer.aim.delta > max((rough := composer.chernoff_delta(epsilon)) / 100, 1e-290):
+        try:
+            composer = _Composer(terms, Aim(max(rough * 1e-4, 1e-295), epsilon), failure)
+        except UnsupportedEvent:
+            break
+    return min(1.0, composer.settle(lambda composed: composed.delta(epsilon)))
 
 
 @lru_cache(maxsize=256)

@@ -58,7 +58,7 @@ class Curve:
         with np.errstate(invalid="ignore"):
             values = d + np.log1p(-1 / a) - (math.log(left) + np.log(a)) / (a - 1)
             values = np.where(-np.expm1(-d) <= left**2, 0.0, values)
-        return float(max(0.0, np.nanmin(values)))
+        return float(max(0.0, np.min(np.where(np.isnan(values), np.inf, values))))
 
     def delta(self, epsilon: float) -> float:
         """The smallest δ any order certifies at ``epsilon``."""
@@ -66,7 +66,8 @@ class Curve:
         with np.errstate(over="ignore", invalid="ignore"):
             logs = (a - 1) * (d - epsilon + np.log1p(-1 / a)) - np.log(a)
             total_variation = 0.5 * np.log(-np.expm1(-d) + 1e-300)
-        best = min(float(np.nanmin(logs)), float(np.nanmin(total_variation)), 0.0)
+        logs = np.where(np.isnan(logs), np.inf, logs)
+        best = min(float(np.min(logs)), float(np.min(total_variation)), 0.0)
         return min(1.0, math.exp(best) + self.failure)
 
 

@@ -91,7 +91,7 @@ class Store:
                 )
             return False
         version = connection.scalar(sa.select(schema.state.c.schema_version))
-        if not isinstance(version, int):
+        if not isinstance(version, int) or version < 1:
             raise self.corrupted("has lost its state")
         if version > schema.VERSION:
             raise LedgerTooNew(
