@@ -6,6 +6,8 @@
     ├── UnsupportedEvent      no accountant asked for can bound this event
     ├── CalibrationError      no noise parameter meets the target
     ├── BudgetExceeded        the charge would overspend; nothing was touched
+    ├── SourceMissing         no table where one was expected, or a column is absent
+    ├── EngineFailed          the database engine could not run a query
     └── LedgerError           the ledger itself
         ├── LedgerMissing     no ledger where one was expected
         ├── LedgerExists      a ledger where none was expected, or with another budget
@@ -24,6 +26,7 @@ from typing import Any
 __all__ = [
     "BudgetExceeded",
     "CalibrationError",
+    "EngineFailed",
     "InvalidValue",
     "LedgerCorrupted",
     "LedgerError",
@@ -32,6 +35,7 @@ __all__ = [
     "LedgerTooNew",
     "LedgerUnwritable",
     "MalformedEvent",
+    "SourceMissing",
     "TacitError",
     "UnsupportedEvent",
 ]
@@ -82,6 +86,14 @@ class BudgetExceeded(TacitError):
 
     Fields: ``label``, ``budget``, ``spent``, ``would_be`` (ε spent with this charge).
     """
+
+
+class SourceMissing(TacitError):
+    """There is no table at this place, it cannot be opened, or a declared column is absent."""
+
+
+class EngineFailed(TacitError):
+    """The engine could not run a query. Its own message is withheld: it may quote the data."""
 
 
 class LedgerError(TacitError):
