@@ -8,16 +8,19 @@ from tacit.errors import BudgetExceeded, TacitError
 from tacit.guarantee import Guarantee
 from tacit.ledger import Budget, Ledger
 from tacit.relations import Relation, Unit
+from tacit.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from tacit import audit
+    from tacit import audit, tables
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
+    "Column",
     "Guarantee",
     "Ledger",
     "Relation",
+    "Schema",
     "TacitError",
     "Unit",
     "accounting",
@@ -25,11 +28,15 @@ __all__ = [
     "errors",
     "events",
     "mechanisms",
+    "tables",
 ]
+
+_ON_FIRST_USE = ("audit", "tables")
+
 
 
 def __getattr__(name: str) -> Any:
-    """``tacit.audit`` on first use: it needs more of SciPy than everything else together."""
-    if name == "audit":
-        return import_module("tacit.audit")
+    """Packages that need more than everything else together are imported on first use."""
+    if name in _ON_FIRST_USE:
+        return import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

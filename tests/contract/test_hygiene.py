@@ -13,7 +13,10 @@ import pytest
 
 import tacit
 
-HEAVY = ("dp_accounting", "jinja2", "matplotlib", "opacus", "opendp", "sqlalchemy", "torch", "typer")
+HEAVY = (
+    "dp_accounting", "duckdb", "ibis", "jinja2", "matplotlib", "opacus", "opendp", "pandas", "pyarrow", "pyspark", "sqlalchemy",
+    "torch", "typer",
+)  # fmt: skip
 
 
 def public_modules() -> list[str]:

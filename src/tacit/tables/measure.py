@@ -1,0 +1,254 @@
+"""What the engine computes: every row spread over public cells, in whole steps.
+
+All statistics here but a plain sum have one form. A row has a mass of S steps and spreads it over the
+cells of a table; the engine adds the rows up; noise goes on the cells; the rest is post-processing.
+
+=========  ==================================================  ==============================
+kind       cells of a row (a, b: steps above the lower bound)  from them
+=========  ==================================================  ==============================
+count      1                                                   counts, histograms, tables
+mean       S − a, a                                            n and Σx
+square     S − 2a + p, 2(a − p), p  with p = ⌊a²/S⌋            n, Σx and Σx²
+product    S − a − b + p, a − p, b − p, p  with p = ⌊ab/S⌋     n, Σx, Σy and Σxy
+total      the value itself, in signed steps                   Σx
+centred    2a − S                                              Σx, where n is public
+=========  ==================================================  ==============================
+
+The cells of the first four are whole, none is negative (S − 2a + p = ⌊(S−a)²/S⌋, and so on), and they
+add up to S. Hence adding or removing a row moves all cells together by S in ℓ1 and at most S in ℓ2, and
+replacing one by 2S and √2·S: what a histogram with S = 1 costs. Noise for several moments of a column
+costs no more than noise for a single count. Groups refine the cells and change nothing.
+
+A plain sum moves by at most the larger bound in size, or, replaced within its group, by high − low
+(0 included, for a row may be missing); replaced by a row of another group it moves two cells.
+
+A row whose value is missing has no mass. Where the unit is a person with at most k rows, a person
+with c > k rows counts k/c for each: her cells are shrunk by that factor, rounding down, so that
+their sum is at most kS, and the bounds above hold with k in front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.relations import Relation, Unit, histogram_sensitivity, sum_sensitivity
+from tacit.tables.axes import Axis
+from tacit.tables.cleaning import total
+from tacit.tables.source import UNIT, Source
+from tacit.tables.values import Value
+
+__all__ = ["Block", "Measurement", "measure"]
+
+FRACTIONS = 2**20
+"""Steps of a count that can be shared between groups, where the unit is a person."""
+
+ROUNDED_DOWN = 1 - 2.0**-40
+"""Covers the rounding of k/c and of a product in float64, so that shrinking never rounds up."""
+
+Cells = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """What each row adds: a kind of cells, the values they are made of, and which rows count."""
+
+    kind: str
+    values: tuple[Value, ...] = ()
+    where: Any = field(default=None, compare=False)
+
+    def cells(self, table: ir.Table) -> tuple[ir.BooleanValue | None, list[ir.IntegerValue]]:
+        """Which rows count (None: all), and the cells of a row other than the rest."""
+        steps = [
+            value.signed_steps(table) if self.kind == "total" else value.steps(table) for value in self.values
+        ]
+        kept = self.where
+        for step in steps:
+            kept = step.notnull() if kept is None else kept & step.notnull()
+        if self.kind == "centred":
+            return kept, [steps[0] * 2 - self.mass_per_row]
+        if self.kind in ("count", "mean", "total"):
+            return kept, steps
+        first, second = steps[0], steps[-1]
+        product = (
+            (first.cast("float64") * second.cast("float64") / float(self.mass_per_row)).floor().cast("int64")
+        )
+        if self.kind == "square":
+            return kept, [first - product, product]
+        return kept, [first - product, second - product, product]
+
+    @property
+    def mass_per_row(self) -> int:
+        """S: 1 for a count, else the width of the scale."""
+        return self.values[0].scale.width if self.values else 1
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """How often each of the cells is counted."""
+        return {"mean": (1,), "square": (2, 1), "product": (1, 1, 1)}.get(self.kind, ())
+
+    @property
+    def signed(self) -> bool:
+        """Whether the block is one sum, of either sign, rather than shares of a mass."""
+        return self.kind in ("total", "centred")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A block on axes: an array of the axes' sizes with one more dimension for the cells of the block."""
+
+    block: Block
+    axes: tuple[Axis, ...] = ()
+
+    def mass(self, unit: Unit) -> int:
+        """S, the mass of one row in steps."""
+        shared = self.block.kind == "count" and unit.column is not None and self.axes
+        return FRACTIONS if shared else self.block.mass_per_row
+
+    def sensitivity(self, relation: Relation, unit: Unit, norm: int) -> float:
+        """How far one unit can move all cells together, in steps, in the ℓ1 or ℓ2 norm."""
+        if self.block.signed:
+            scale = self.block.values[0].scale
+            if self.block.kind == "centred":
+                low, high = -scale.width, scale.width
+            else:
+                low, high = (math.floor(bound / scale.step + 0.5) for bound in (scale.lower, scale.upper))
+            low, high = min(low, 0), max(high, 0)
+            same_group = sum_sensitivity(low, high, relation)
+            if self.axes and relation is Relation.REPLACE_ONE:
+                other_group = max(-low, high) * histogram_sensitivity(relation, norm)
+                return unit.rows * max(same_group, other_group)
+            return unit.rows * same_group
+        if math.prod(self.shape) == 1:
+            return unit.rows * self.mass(unit) * sum_sensitivity(0, 1, relation)
+        return unit.rows * self.mass(unit) * histogram_sensitivity(relation, norm)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result: one number per cell."""
+        return (*(axis.size for axis in self.axes), len(self.block.times) + 1)
+
+
+def measure(source: Source, table: ir.Table, unit: Unit, measurements: Sequence[Measurement]) -> list[Cells]:
+    """The exact cells of all measurements, those on the same axes in one query."""
+    results: list[Cells | None] = [None] * len(measurements)
+    for axes in dict.fromkeys(measurement.axes for measurement in measurements):
+        members = [i for i, measurement in enumerate(measurements) if measurement.axes == axes]
+        blocks = [measurements[i].block for i in members]
+        answers = (_rows if unit.column is None else _people)(source, table, unit, axes, blocks)
+        for i, cells in zip(members, answers, strict=True):
+            results[i] = cells
+    return [cells for cells in results if cells is not None]
+
+
+def _keys(source: Source, table: ir.Table, axes: Sequence[Axis]) -> dict[str, ir.Value]:
+    return {f"key{i}": axis.key(source, table) for i, axis in enumerate(axes)}
+
+
+def _sums(table: ir.Table, blocks: Sequence[Block]) -> dict[str, ir.IntegerValue]:
+    """For each block, how many rows count and the sum of each of their cells."""
+    sums: dict[str, ir.IntegerValue] = {}
+    for i, block in enumerate(blocks):
+        kept, cells = block.cells(table)
+        sums[f"n{i}"] = table.count() if kept is None else table.count(where=kept)
+        alone = block.where is None and len(block.values) <= 1
+        for j, cell in enumerate(cells):
+            sums[f"c{i}_{j}"] = total(cell if alone else ibis.ifelse(kept, cell, ibis.null("int64")))
+    return sums
+
+
+def _rows(
+    source: Source, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
+) -> Iterator[Cells]:
+    """Cells of rows: every row counts in full."""
+    sums = _sums(table, blocks)
+    grouped = table.group_by(**_keys(source, table, axes)) if axes else table
+    found = _Found(source, grouped.aggregate(**sums), axes)
+    for i, block in enumerate(blocks):
+        parts = [found.cells(f"c{i}_{j}") for j in range(1 if block.signed else len(block.times))]
+        if block.signed:
+            yield np.stack(parts, axis=-1)
+            continue
+        weighted = [times * part for times, part in zip(block.times, parts, strict=True)]
+        rest = block.mass_per_row * found.cells(f"n{i}") - sum(weighted)
+        yield np.stack([rest, *weighted], axis=-1)
+
+
+def _people(
+    source: Source, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
+) -> Iterator[Cells]:
+    """Cells of people: those with more than ``unit.rows`` rows are shrunk to that."""
+    keys = _keys(source, table, axes)
+    people = table.group_by([table[UNIT].name(UNIT), *(key.name(name) for name, key in keys.items())])
+    each = people.aggregate(**_sums(table, blocks))
+    if axes:
+        each = each.mutate(
+            **{f"all{i}": each[f"n{i}"].sum().over(group_by=UNIT).cast("int64") for i in range(len(blocks))}
+        )
+    sums, layout = {}, []
+    for i, block in enumerate(blocks):
+        rows = each[f"all{i}"] if axes else each[f"n{i}"]
+        cells = _cells_of_person(each, i, block, unit, shared=bool(axes))
+        layout.append(len(cells))
+        for j, cell in enumerate(cells):
+            sums[f"s{i}_{j}"] = total(_shrunk(cell, rows, unit.rows, block, shared=bool(axes)))
+    grouped = each.group_by(list(keys)) if axes else each
+    found = _Found(source, grouped.aggregate(**sums), axes)
+    for i, cells_of_block in enumerate(layout):
+        yield np.stack([found.cells(f"s{i}_{j}") for j in range(cells_of_block)], axis=-1)
+
+
+def _cells_of_person(
+    each: ir.Table, i: int, block: Block, unit: Unit, *, shared: bool
+) -> list[ir.IntegerValue]:
+    if block.signed:
+        return [each[f"c{i}_0"].fill_null(0)]
+    if block.kind == "count":
+        return [each[f"n{i}"] * FRACTIONS if shared else each[f"n{i}"]]
+    weighted = [times * each[f"c{i}_{j}"].fill_null(0) for j, times in enumerate(block.times)]
+    rest = each[f"n{i}"] * block.mass_per_row
+    for cell in weighted:
+        rest = rest - cell
+    return [rest, *weighted]
+
+
+def _shrunk(
+    cell: ir.IntegerValue, rows: ir.IntegerValue, most: int, block: Block, *, shared: bool
+) -> ir.IntegerValue:
+    """The cell of a person with ``rows`` rows, as if she had at most ``most``; towards zero."""
+    if block.kind == "count" and not shared:
+        return ibis.ifelse(rows > most, ibis.literal(most, "int64"), cell)
+    share = cell.abs().cast("float64") * float(most) / rows.nullif(0).cast("float64") * ROUNDED_DOWN
+    smaller = share.floor().cast("int64")
+    if block.signed:
+        smaller = ibis.ifelse(cell < 0, -smaller, smaller)
+    return ibis.ifelse(rows > most, smaller, cell)
+
+
+class _Found:
+    """The grouped result of a query, to be laid out on the axes; keys that are not public fall away."""
+
+    def __init__(self, source: Source, query: ir.Table, axes: tuple[Axis, ...]) -> None:
+        self.frame = source.run(query)
+        self.shape = tuple(axis.size for axis in axes)
+        places = [axis.index(source, self.frame[f"key{i}"]) for i, axis in enumerate(axes)]
+        self.known = np.ones(len(self.frame), dtype=bool)
+        for place, size in zip(places, self.shape, strict=True):
+            self.known &= (place >= 0) & (place < size)
+        self.places = tuple(place[self.known] for place in places)
+
+    def cells(self, name: str) -> Cells:
+        """One sum, laid out on the axes; zero where the engine found no row."""
+        numbers = self.frame[name].fillna(0).to_numpy(dtype=np.int64)[self.known]
+        if not self.shape:
+            return np.array(numbers.sum(), dtype=np.int64)
+        laid_out = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(laid_out, self.places, numbers)
+        return laid_out

@@ -1,0 +1,116 @@
+"""Post-processing of noisy tables: no negative cells, whole numbers, consistent margins.
+
+Whatever is computed from a release and public facts alone is as private as the release.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tacit.tables.release import Answer
+
+__all__ = ["consistent", "integer", "non_negative", "with_margins"]
+
+Array = NDArray[Any]
+Subset = tuple[int, ...]
+
+
+def non_negative(answer: Answer) -> Answer:
+    """No negative numbers; the cells of a table keep their total."""
+    inner = _inner(answer)
+    cells = _simplex(inner) if answer.cells and inner.ndim else np.maximum(inner, 0)
+
+    def interval(confidence: float, simultaneous: bool) -> tuple[Array, Array]:
+        low, high = answer.interval(confidence, simultaneous)
+        return _containing(np.maximum(low, 0), np.maximum(high, 0), values)
+
+    values = with_margins(cells) if answer.margins else cells
+    return replace(answer, values=values, interval=interval)
+
+
+def integer(answer: Answer) -> Answer:
+    """Whole numbers. Where the true ones are whole, the interval shrinks to the whole numbers in it."""
+    inner = np.rint(_inner(answer)).astype(np.int64)
+
+    def interval(confidence: float, simultaneous: bool) -> tuple[Array, Array]:
+        low, high = answer.interval(confidence, simultaneous)
+        low, high = (
+            (np.ceil(low - 1e-9), np.floor(high + 1e-9)) if answer.whole else (np.floor(low), np.ceil(high))
+        )
+        return _containing(low.astype(np.int64), high.astype(np.int64), values)
+
+    values = with_margins(inner) if answer.margins else inner
+    return replace(answer, values=values, interval=interval)
+
+
+def _inner(answer: Answer) -> Array:
+    """The cells of a table without its margins."""
+    return answer.values[(slice(None, -1),) * answer.values.ndim] if answer.margins else answer.values
+
+
+def _containing(low: Array, high: Array, values: Array) -> tuple[Array, Array]:
+    return np.minimum(low, values), np.maximum(high, values)
+
+
+def _simplex(cells: Array) -> Array:
+    """The nearest non-negative array with the same total, or with total 0 if that is negative.
+
+    max(x − λ, 0) for the λ that keeps the total (Held, Wolfe, Crowder 1974).
+    """
+    total = max(float(cells.sum()), 0.0)
+    ordered = np.sort(cells.ravel())[::-1].astype(float)
+    excess = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
+    kept = int(np.nonzero(ordered > excess)[0].max(initial=0))
+    result: Array = np.maximum(cells - excess[kept], 0) if total else np.zeros(cells.shape)
+    return result
+
+
+def with_margins(cells: Array) -> Array:
+    """The table with its sums appended along every axis."""
+    for axis in range(cells.ndim):
+        cells = np.concatenate([cells, cells.sum(axis=axis, keepdims=True)], axis=axis)
+    return cells
+
+
+def consistent(measured: Mapping[Subset, Array], variances: Mapping[Subset, float], shape: Subset) -> Array:
+    """The table that best agrees with several noisy margins of itself, by generalised least squares.
+
+    ``measured`` maps a set of axes to the noisy sums over all others, each number with independent
+    noise of the variance given; the full table is among them.
+
+    A table is a sum of effects, one for each subset S of its axes, on orthogonal subspaces. A margin
+    over T ⊇ S, summed down to S, measures the S effect with variance σ_T² · (cells summed), and
+    these measurements are independent; their precision-weighted mean is the least squares
+    estimate of the effect, and the estimates of different effects do not interfere. Leading
+    dimensions of the arrays, if any, are carried along.
+    """
+    axes = tuple(range(len(shape)))
+    lead = measured[axes].ndim - len(axes)
+    table = np.zeros_like(measured[axes], dtype=float)
+    for effect in itertools.chain.from_iterable(
+        itertools.combinations(axes, r) for r in range(len(axes) + 1)
+    ):
+        weights, estimate = 0.0, np.zeros(())
+        for margin, values in measured.items():
+            if not set(effect) <= set(margin):
+                continue
+            summed = tuple(axis for axis in margin if axis not in effect)
+            precision = 1 / (variances[margin] * np.prod([shape[axis] for axis in summed], initial=1.0))
+            positions = tuple(lead + margin.index(axis) for axis in summed)
+            estimate = estimate + precision * values.sum(axis=positions)
+            weights += precision
+        estimate = estimate / weights
+        for position in range(len(effect)):
+            estimate = estimate - estimate.mean(axis=lead + position, keepdims=True)
+        for axis in axes:
+            if axis not in effect:
+                estimate = np.expand_dims(estimate, lead + axis)
+        table = table + estimate / np.prod([shape[axis] for axis in axes if axis not in effect], initial=1.0)
+    return table

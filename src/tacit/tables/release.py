@@ -1,0 +1,128 @@
+"""Release: an answer that may be published, with its interval and its guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from tacit import _validate
+from tacit.errors import InvalidValue, TacitError
+from tacit.guarantee import Guarantee
+from tacit.tables.postprocess import integer, non_negative
+
+__all__ = ["Answer", "Release"]
+
+Array = NDArray[Any]
+Interval = Callable[[float, bool], tuple[Array, Array]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a statistic computed: numbers, where they lie, and how they are shown.
+
+    ``values`` is an array (of no dimension for a scalar); ``interval(confidence, simultaneous)``
+    gives two arrays like it; ``show`` turns such an array into what the user sees. ``cells`` says
+    that the values are counts, ``whole`` that the true ones are whole numbers, ``margins`` that the last
+    place along every axis holds sums.
+    """
+
+    values: Array
+    interval: Interval
+    show: Callable[[Array], Any]
+    cells: bool = False
+    whole: bool = False
+    margins: bool = False
+
+
+class Release:
+    """An answer that may be published: ``value``, :meth:`interval`, ``guarantee``.
+
+    A release that belongs to a batch has no value until the batch has run.
+    """
+
+    def __init__(self, label: str, guarantee: Guarantee, answer: Answer | None = None) -> None:
+        self.label = label
+        """The question, as it stands in the ledger."""
+        self.guarantee = guarantee
+        """What is promised about this answer; other releases on the same data add to it."""
+        self._answer = answer
+
+    def _filled(self) -> Answer:
+        if self._answer is None:
+            raise TacitError(
+                f"{self.label} has not been released yet.", "Its value is there when the batch has ended."
+            )
+        return self._answer
+
+    @property
+    def value(self) -> Any:
+        """The noisy answer: a number, a date, or a pandas object where it is a table."""
+        answer = self._filled()
+        return answer.show(answer.values)
+
+    def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> tuple[Any, Any]:
+        """Where the true answer of these data lies, with this probability: (low, high), like the value.
+
+        It accounts for the noise and for rounding, not for sampling: the truth meant is what the
+        same statistic on the bounded data would be without noise, not a population's parameter.
+        Each number of a table has its own interval; ``simultaneous`` makes all of them hold at once.
+        """
+        answer = self._filled()
+        level = _validate.open_probability("confidence", confidence)
+        low, high = answer.interval(level, simultaneous)
+        return answer.show(low), answer.show(high)
+
+    def non_negative(self) -> Release:
+        """The same answer without negative numbers; a table of counts keeps its total.
+
+        Post-processing: the guarantee is untouched. A table becomes the nearest one without
+        negative cells and with the same total, which is no farther from the truth.
+        """
+        return self._processed(non_negative)
+
+    def integer(self) -> Release:
+        """The same answer in whole numbers. Post-processing: the guarantee is untouched."""
+        return self._processed(integer)
+
+    def _processed(self, step: Callable[[Answer], Answer]) -> Release:
+        return Release(self.label, self.guarantee, step(self._filled()))
+
+    def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
+        """One line per number, with its interval: columns ``value``, ``low``, ``high``."""
+        low, high = self.interval(confidence)
+        return pd.DataFrame({"value": _long(self.value), "low": _long(low), "high": _long(high)})
+
+    def __str__(self) -> str:
+        if self._answer is None:
+            return f"{self.label}: not released yet"
+        try:
+            shown = self.to_frame()
+        except InvalidValue:
+            shown = pd.DataFrame({"value": _long(self.value)})
+        if shown.empty:
+            return f"{self.label}: nothing passed the threshold\n{self.guarantee}"
+        if len(shown) > 1 or "low" not in shown:
+            return f"{self.label}\n{shown.to_string()}\n{self.guarantee}"
+        value, low, high = (
+            f"{number:.6g}" if isinstance(number, float) else str(number) for number in shown.iloc[0]
+        )
+        return f"{self.label}: {value} (95 %: {low} to {high})\n{self.guarantee}"
+
+    def __repr__(self) -> str:
+        return f"Release({self.label!r}{'' if self._answer else ', not released yet'})"
+
+
+def _long(value: Any) -> pd.Series:
+    """Any value as a series with one entry per number."""
+    if isinstance(value, pd.DataFrame):
+        return value.stack()
+    if isinstance(value, pd.Series):
+        return value
+    return pd.Series(
+        list(value) if isinstance(value, tuple) else [value],
+        dtype=None if isinstance(value, int | float | tuple) else object,
+    )

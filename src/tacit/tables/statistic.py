@@ -1,0 +1,180 @@
+"""Statistics made of noisy cells: counts, tables, sums, means, variances, covariances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import ibis.expr.types as ir
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import events
+from tacit.tables.measure import Measurement
+from tacit.tables.noise import DRAWS, CellNoise, Context, Share
+from tacit.tables.release import Answer
+from tacit.tables.source import Source
+
+__all__ = ["CellStatistic", "Statistic", "composed"]
+
+Array = NDArray[Any]
+Cells = NDArray[np.int64]
+Estimate = Callable[[Sequence[Array]], Array]
+
+
+class Statistic:
+    """One question. It names its event before anything is read, then asks for cells, then answers.
+
+    :meth:`finish` returns the answer, or another statistic that asks for more: one whose bounds had to
+    be bought first.
+    """
+
+    label: str
+    selecting = False
+    """Whether it needs no noise on cells, only a choice among candidates."""
+    discovering = False
+    """Whether it needs a δ of its own."""
+
+    def event(self, share: Share, context: Context) -> events.Event:
+        """What is charged for this share."""
+        raise NotImplementedError
+
+    def measurements(self) -> Sequence[Measurement]:
+        """What the engine has to compute."""
+        return ()
+
+    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any] | None:
+        """What it reads by a query of its own, in place of measurements; None where it does not."""
+        return None
+
+    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer | Statistic:
+        """The answer, from the exact cells of the measurements or from what was read."""
+        raise NotImplementedError
+
+    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
+        """The half-width of a 95 % interval, if public facts tell it, and a remark."""
+        raise NotImplementedError
+
+
+def composed(parts: Sequence[events.Event]) -> events.Event:
+    """Events in sequence, in the shortest form."""
+    distinct = list(dict.fromkeys(parts))
+    if len(distinct) == 1:
+        return distinct[0] if len(parts) == 1 else events.Repeat(distinct[0], len(parts))
+    return events.Compose(tuple(parts))
+
+
+@dataclass(frozen=True)
+class CellStatistic(Statistic):
+    """An estimate from the noisy cells of one or more measurements.
+
+    Relation, sensitivity and event are those of :mod:`tacit.tables.measure` and
+    :class:`~tacit.tables.noise.CellNoise`: each measurement is a vector of whole numbers that one unit
+    moves by at most its sensitivity, released with discrete Laplace or discrete Gaussian noise, each
+    for its part of the share. The estimate is post-processing.
+
+    ``linear`` says that every number of the estimate is one cell times ``unit_size``; its interval is
+    then that of the noise. Otherwise the noise, whose distribution is known, is drawn again
+    and taken off the released cells: the spread of the estimate over these draws is the interval.
+    ``rounding`` is how far rounding to steps can move the estimate.
+    """
+
+    label: str
+    parts: tuple[Measurement, ...]
+    estimate: Estimate
+    show: Callable[[Array], Any]
+    weights: tuple[float, ...] = ()
+    linear: bool = False
+    unit_size: float = 1.0
+    rounding: float | Callable[[Array], Array] = 0.0
+    cells: bool = False
+    margins: bool = False
+    typical: Callable[[float], Sequence[Array]] | None = field(default=None, compare=False)
+
+    def measurements(self) -> Sequence[Measurement]:
+        return self.parts
+
+    def _noises(self, share: Share, context: Context) -> list[CellNoise]:
+        weights = self.weights or (1.0,) * len(self.parts)
+        total = math.fsum(weights)
+        return [
+            CellNoise.bought(part, share.of(weight / total), context)
+            for part, weight in zip(self.parts, weights, strict=True)
+        ]
+
+    def event(self, share: Share, context: Context) -> events.Event:
+        return composed([noise.event for noise in self._noises(share, context)])
+
+    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
+        noises = self._noises(share, context)
+        noisy = [noise(exact) for noise, exact in zip(noises, cells, strict=True)]
+        values = self.estimate(noisy)
+        interval = (
+            partial(self._linear_interval, noises[0], values)
+            if self.linear
+            else (partial(self._simulated_interval, noises, noisy, values))
+        )
+        whole = self.cells and self.parts[0].mass(context.unit) == 1
+        return Answer(values, interval, self.show, self.cells, whole, self.margins)
+
+    def _linear_interval(
+        self, noise: CellNoise, values: Array, confidence: float, simultaneous: bool
+    ) -> tuple[Array, Array]:
+        width = noise.half_width(confidence, max(values.size, 1) if simultaneous else 1)
+        if self.unit_size == 1 and self.rounding == 0:
+            return values - width, values + width
+        reach = width * self.unit_size + self._rounding(values)
+        return values - reach, values + reach
+
+    def _rounding(self, values: Array) -> Any:
+        return self.rounding(values) if callable(self.rounding) else self.rounding
+
+    def _simulated_interval(
+        self,
+        noises: Sequence[CellNoise],
+        noisy: Sequence[Array],
+        values: Array,
+        confidence: float,
+        simultaneous: bool,
+    ) -> tuple[Array, Array]:
+        generator = np.random.default_rng(0)
+        draws = min(DRAWS, max(200, int(5e7) // max(1, sum(part.size for part in noisy))))
+        estimates = self.estimate(
+            [
+                part[np.newaxis] - noise.draws(generator, draws)
+                for part, noise in zip(noisy, noises, strict=True)
+            ]
+        )
+        if simultaneous and values.ndim:
+            deviation = np.abs(estimates - values)
+            spread = np.maximum(np.quantile(deviation, 0.68, axis=0), 1e-300)
+            reach = np.quantile((deviation / spread).reshape(draws, -1).max(axis=1), confidence) * spread
+            low, high = values - reach, values + reach
+        else:
+            low, high = np.quantile(estimates, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+        rounding = self._rounding(values)
+        return np.minimum(low, values) - rounding, np.maximum(high, values) + rounding
+
+    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
+        noises = self._noises(share, context)
+        if self.linear:
+            values = np.zeros(self.parts[0].shape[:-1])
+            low, high = self._linear_interval(noises[0], values, 0.95, False)
+            return float((high - low).max(initial=0) / 2), ""
+        if self.typical is None:
+            return None, ""
+        if context.rows is None:
+            return None, "declare rows in the schema to see the expected error"
+        noisy = self.typical(context.rows)
+        values = self.estimate(noisy)
+        low, high = self._simulated_interval(noises, noisy, values, 0.95, False)
+        groups = math.prod(self.parts[0].shape[:-1])
+        remark = (
+            f"if the {context.rows} rows fall evenly into {groups} groups"
+            if groups > 1
+            else (f"for {context.rows} rows spread over the bounds")
+        )
+        return float(np.max(high - low) / 2), remark
