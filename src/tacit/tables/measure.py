@@ -64,25 +64,22 @@ class Block:
     values: tuple[Value, ...] = ()
     where: Any = field(default=None, compare=False)
 
-    def cells(self, table: ir.Table) -> tuple[ir.BooleanValue | None, list[ir.IntegerValue]]:
-        """Which rows count (None: all), and the cells of a row other than the rest."""
-        steps = [
-            value.signed_steps(table) if self.kind == "total" else value.steps(table) for value in self.values
-        ]
-        kept = self.where
-        for step in steps:
-            kept = step.notnull() if kept is None else kept & step.notnull()
-        if self.kind == "centred":
-            return kept, [steps[0] * 2 - self.mass_per_row]
+    def cells(self, steps: Sequence[ir.IntegerValue]) -> list[ir.IntegerValue]:
+        """The cells of a row other than the rest, from the steps of its values; NULL where one is missing."""
         if self.kind in ("count", "mean", "total"):
-            return kept, steps
+            return list(steps)
         first, second = steps[0], steps[-1]
-        product = (
-            (first.cast("float64") * second.cast("float64") / float(self.mass_per_row)).floor().cast("int64")
-        )
+        if self.kind == "centred":
+            return [first * 2 - self.mass_per_row]
+        mass = float(self.mass_per_row)
+        product = (first.cast("float64") * second.cast("float64") / mass).floor().cast("int64")
         if self.kind == "square":
-            return kept, [first - product, product]
-        return kept, [first - product, second - product, product]
+            return [first - product, product]
+        return [
+            ibis.ifelse(second.notnull(), first, ibis.null("int64")) - product,
+            ibis.ifelse(first.notnull(), second, ibis.null("int64")) - product,
+            product,
+        ]
 
     @property
     def mass_per_row(self) -> int:
@@ -93,6 +90,11 @@ class Block:
     def times(self) -> tuple[int, ...]:
         """How often each of the cells is counted."""
         return {"mean": (1,), "square": (2, 1), "product": (1, 1, 1)}.get(self.kind, ())
+
+    @property
+    def summed(self) -> int:
+        """How many cells the engine sums up; the rest follows."""
+        return 1 if self.signed else len(self.times)
 
     @property
     def signed(self) -> bool:
@@ -148,19 +150,40 @@ def measure(source: Source, table: ir.Table, unit: Unit, measurements: Sequence[
     return [cells for cells in results if cells is not None]
 
 
-def _keys(source: Source, table: ir.Table, axes: Sequence[Axis]) -> dict[str, ir.Value]:
-    return {f"key{i}": axis.key(source, table) for i, axis in enumerate(axes)}
+def _prepared(source: Source, table: ir.Table, axes: Sequence[Axis], blocks: Sequence[Block]) -> ir.Table:
+    """Row by row: the keys, and the cells of each block as ``c<block>_<cell>``.
+
+    In two steps, so that the engine computes the steps of a value once, however often they are used.
+    """
+    columns: dict[str, ir.Value] = {f"key{i}": axis.key(source, table) for i, axis in enumerate(axes)}
+    if UNIT in table.columns:
+        columns[UNIT] = table[UNIT]
+    names: dict[Any, str] = {}
+    for i, block in enumerate(blocks):
+        if block.where is not None:
+            columns[f"kept{i}"] = block.where
+        for value in block.values:
+            if (block.kind == "total", value) not in names:
+                name = names[block.kind == "total", value] = f"steps{len(names)}"
+                columns[name] = value.signed_steps(table) if block.kind == "total" else value.steps(table)
+    first = table.select(**(columns or {"row": ibis.literal(1, "int8")}))
+    cells: dict[str, ir.Value] = {}
+    for i, block in enumerate(blocks):
+        made = block.cells([first[names[block.kind == "total", value]] for value in block.values])
+        for j, cell in enumerate(made or [ibis.literal(1, "int64")]):
+            kept = cell if block.where is None else ibis.ifelse(first[f"kept{i}"], cell, ibis.null("int64"))
+            cells[f"c{i}_{j}"] = kept
+    return first.select(*(name for name in columns if name.startswith("key") or name == UNIT), **cells)
 
 
-def _sums(table: ir.Table, blocks: Sequence[Block]) -> dict[str, ir.IntegerValue]:
+def _sums(rows: ir.Table, blocks: Sequence[Block]) -> dict[str, ir.IntegerValue]:
     """For each block, how many rows count and the sum of each of their cells."""
     sums: dict[str, ir.IntegerValue] = {}
     for i, block in enumerate(blocks):
-        kept, cells = block.cells(table)
-        sums[f"n{i}"] = table.count() if kept is None else table.count(where=kept)
-        alone = block.where is None and len(block.values) <= 1
-        for j, cell in enumerate(cells):
-            sums[f"c{i}_{j}"] = total(cell if alone else ibis.ifelse(kept, cell, ibis.null("int64")))
+        whole = block.kind == "count" and block.where is None
+        sums[f"n{i}"] = rows.count() if whole else rows[f"c{i}_0"].count()
+        for j in range(block.summed):
+            sums[f"c{i}_{j}"] = total(rows[f"c{i}_{j}"])
     return sums
 
 
@@ -168,11 +191,11 @@ def _rows(
     source: Source, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
 ) -> Iterator[Cells]:
     """Cells of rows: every row counts in full."""
-    sums = _sums(table, blocks)
-    grouped = table.group_by(**_keys(source, table, axes)) if axes else table
-    found = _Found(source, grouped.aggregate(**sums), axes)
+    rows = _prepared(source, table, axes, blocks)
+    grouped = rows.group_by([f"key{i}" for i in range(len(axes))]) if axes else rows
+    found = _Found(source, grouped.aggregate(**_sums(rows, blocks)), axes)
     for i, block in enumerate(blocks):
-        parts = [found.cells(f"c{i}_{j}") for j in range(1 if block.signed else len(block.times))]
+        parts = [found.cells(f"c{i}_{j}") for j in range(block.summed)]
         if block.signed:
             yield np.stack(parts, axis=-1)
             continue
@@ -185,21 +208,21 @@ def _people(
     source: Source, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
 ) -> Iterator[Cells]:
     """Cells of people: those with more than ``unit.rows`` rows are shrunk to that."""
-    keys = _keys(source, table, axes)
-    people = table.group_by([table[UNIT].name(UNIT), *(key.name(name) for name, key in keys.items())])
-    each = people.aggregate(**_sums(table, blocks))
+    keys = [f"key{i}" for i in range(len(axes))]
+    rows = _prepared(source, table, axes, blocks)
+    each = rows.group_by([UNIT, *keys]).aggregate(**_sums(rows, blocks))
     if axes:
         each = each.mutate(
             **{f"all{i}": each[f"n{i}"].sum().over(group_by=UNIT).cast("int64") for i in range(len(blocks))}
         )
     sums, layout = {}, []
     for i, block in enumerate(blocks):
-        rows = each[f"all{i}"] if axes else each[f"n{i}"]
+        number = each[f"all{i}"] if axes else each[f"n{i}"]
         cells = _cells_of_person(each, i, block, unit, shared=bool(axes))
         layout.append(len(cells))
         for j, cell in enumerate(cells):
-            sums[f"s{i}_{j}"] = total(_shrunk(cell, rows, unit.rows, block, shared=bool(axes)))
-    grouped = each.group_by(list(keys)) if axes else each
+            sums[f"s{i}_{j}"] = total(_shrunk(cell, number, unit.rows, block, shared=bool(axes)))
+    grouped = each.group_by(keys) if axes else each
     found = _Found(source, grouped.aggregate(**sums), axes)
     for i, cells_of_block in enumerate(layout):
         yield np.stack([found.cells(f"s{i}_{j}") for j in range(cells_of_block)], axis=-1)
