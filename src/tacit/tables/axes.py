@@ -95,11 +95,17 @@ class Grid(Axis):
         scale = self.value.scale
         return pd.Index([self.value.natural(scale.at(i)) for i in range(self.size)], name=self.column)
 
+    @property
+    def _itself(self) -> bool:
+        """Whether to group by the value itself, which engines do faster than by an expression of it."""
+        return self.value.whole and self.value.scale.step == 1
+
     def key(self, source: Source, table: ir.Table) -> ir.Value:
-        return self.value.steps(table)
+        return self.value.bounded(table) if self._itself else self.value.steps(table)
 
     def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
-        return _whole(keys)
+        lower = int(self.value.scale.lower) if self._itself else 0
+        return _whole(keys - lower)
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ class Block:
     values: tuple[Value, ...] = ()
     where: Any = field(default=None, compare=False)
 
-    def cells(self, steps: Sequence[ir.IntegerValue]) -> list[ir.IntegerValue]:
-        """The cells of a row other than the rest, from the steps of its values; NULL where one is missing."""
+    def parts(self, steps: Sequence[ir.IntegerValue]) -> list[ir.IntegerValue]:
+        """What the engine sums up, from the steps of a row's values; all NULL where one is missing."""
         if self.kind in ("count", "mean", "total"):
             return list(steps)
         first, second = steps[0], steps[-1]
@@ -74,12 +74,17 @@ class Block:
         mass = float(self.mass_per_row)
         product = (first.cast("float64") * second.cast("float64") / mass).floor().cast("int64")
         if self.kind == "square":
-            return [first - product, product]
-        return [
-            ibis.ifelse(second.notnull(), first, ibis.null("int64")) - product,
-            ibis.ifelse(first.notnull(), second, ibis.null("int64")) - product,
-            product,
-        ]
+            return [first, product]
+        both = first.notnull() & second.notnull()
+        return [*(ibis.ifelse(both, step, ibis.null("int64")) for step in (first, second)), product]
+
+    def cells(self, parts: Sequence[Any]) -> list[Any]:
+        """The cells other than the rest, from sums of the parts: numbers or expressions."""
+        if self.kind == "square":
+            return [(parts[0] - parts[1]) * 2, parts[1]]
+        if self.kind == "product":
+            return [parts[0] - parts[2], parts[1] - parts[2], parts[2]]
+        return list(parts)
 
     @property
     def mass_per_row(self) -> int:
@@ -87,14 +92,9 @@ class Block:
         return self.values[0].scale.width if self.values else 1
 
     @property
-    def times(self) -> tuple[int, ...]:
-        """How often each of the cells is counted."""
-        return {"mean": (1,), "square": (2, 1), "product": (1, 1, 1)}.get(self.kind, ())
-
-    @property
     def summed(self) -> int:
-        """How many cells the engine sums up; the rest follows."""
-        return 1 if self.signed else len(self.times)
+        """How many parts the engine sums up."""
+        return {"count": 0, "square": 2, "product": 3}.get(self.kind, 1)
 
     @property
     def signed(self) -> bool:
@@ -135,7 +135,8 @@ class Measurement:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result: one number per cell."""
-        return (*(axis.size for axis in self.axes), len(self.block.times) + 1)
+        cells = self.block.summed + (0 if self.block.signed else 1)
+        return (*(axis.size for axis in self.axes), cells)
 
 
 def measure(source: Source, table: ir.Table, unit: Unit, measurements: Sequence[Measurement]) -> list[Cells]:
@@ -151,7 +152,7 @@ def measure(source: Source, table: ir.Table, unit: Unit, measurements: Sequence[
 
 
 def _prepared(source: Source, table: ir.Table, axes: Sequence[Axis], blocks: Sequence[Block]) -> ir.Table:
-    """Row by row: the keys, and the cells of each block as ``c<block>_<cell>``.
+    """Row by row: the keys, and the parts of each block as ``c<block>_<part>``.
 
     In two steps, so that the engine computes the steps of a value once, however often they are used.
     """
@@ -167,17 +168,17 @@ def _prepared(source: Source, table: ir.Table, axes: Sequence[Axis], blocks: Seq
                 name = names[block.kind == "total", value] = f"steps{len(names)}"
                 columns[name] = value.signed_steps(table) if block.kind == "total" else value.steps(table)
     first = table.select(**(columns or {"row": ibis.literal(1, "int8")}))
-    cells: dict[str, ir.Value] = {}
+    parts: dict[str, ir.Value] = {}
     for i, block in enumerate(blocks):
-        made = block.cells([first[names[block.kind == "total", value]] for value in block.values])
-        for j, cell in enumerate(made or [ibis.literal(1, "int64")]):
-            kept = cell if block.where is None else ibis.ifelse(first[f"kept{i}"], cell, ibis.null("int64"))
-            cells[f"c{i}_{j}"] = kept
-    return first.select(*(name for name in columns if name.startswith("key") or name == UNIT), **cells)
+        made = block.parts([first[names[block.kind == "total", value]] for value in block.values])
+        for j, part in enumerate(made or [ibis.literal(1, "int64")]):
+            kept = part if block.where is None else ibis.ifelse(first[f"kept{i}"], part, ibis.null("int64"))
+            parts[f"c{i}_{j}"] = kept
+    return first.select(*(name for name in columns if name.startswith("key") or name == UNIT), **parts)
 
 
 def _sums(rows: ir.Table, blocks: Sequence[Block]) -> dict[str, ir.IntegerValue]:
-    """For each block, how many rows count and the sum of each of their cells."""
+    """For each block, how many rows count and the sum of each of its parts."""
     sums: dict[str, ir.IntegerValue] = {}
     for i, block in enumerate(blocks):
         whole = block.kind == "count" and block.where is None
@@ -199,9 +200,8 @@ def _rows(
         if block.signed:
             yield np.stack(parts, axis=-1)
             continue
-        weighted = [times * part for times, part in zip(block.times, parts, strict=True)]
-        rest = block.mass_per_row * found.cells(f"n{i}") - sum(weighted)
-        yield np.stack([rest, *weighted], axis=-1)
+        cells = block.cells(parts)
+        yield np.stack([block.mass_per_row * found.cells(f"n{i}") - sum(cells), *cells], axis=-1)
 
 
 def _people(
@@ -232,14 +232,14 @@ def _cells_of_person(
     each: ir.Table, i: int, block: Block, unit: Unit, *, shared: bool
 ) -> list[ir.IntegerValue]:
     if block.signed:
-        return [each[f"c{i}_0"].fill_null(0)]
+        return [each[f"c{i}_0"]]
     if block.kind == "count":
         return [each[f"n{i}"] * FRACTIONS if shared else each[f"n{i}"]]
-    weighted = [times * each[f"c{i}_{j}"].fill_null(0) for j, times in enumerate(block.times)]
+    cells = block.cells([each[f"c{i}_{j}"] for j in range(block.summed)])
     rest = each[f"n{i}"] * block.mass_per_row
-    for cell in weighted:
+    for cell in cells:
         rest = rest - cell
-    return [rest, *weighted]
+    return [rest, *cells]
 
 
 def _shrunk(

@@ -80,20 +80,21 @@ class Value:
         """Whether values are whole numbers to begin with."""
         return self.type in _WHOLE
 
-    def _bounded(self, table: ir.Table) -> ir.NumericValue:
+    def bounded(self, table: ir.Table) -> ir.NumericValue:
+        """The values themselves, within the bounds."""
         number = numeric(table, self.column, self.type)
         return clip(number, self.scale.lower, self.scale.upper) if self.clipped else number
 
     def steps(self, table: ir.Table) -> ir.IntegerValue:
         """How many steps each value lies above the lower bound: 0 … width, or NULL."""
-        number = self._bounded(table)
+        number = self.bounded(table)
         if self.whole and self.scale.step == 1:
             return number - int(self.scale.lower)
         return _rounded((number.cast("float64") - float(self.scale.lower)) / self.scale.step)
 
     def signed_steps(self, table: ir.Table) -> ir.IntegerValue:
         """Each value in steps, negative where it is; for a scale around zero."""
-        number = self._bounded(table)
+        number = self.bounded(table)
         if self.whole and self.scale.step == 1:
             return number
         return _rounded(number.cast("float64") / self.scale.step)
