@@ -207,3 +207,12 @@ def test_inverse_of_each_other_over_many_scales():
     for delta in (0.1, 1e-2, 1e-6, 1e-12, 1e-30, 1e-100):
         epsilon = pld.epsilon(terms, delta)
         assert pld.delta(terms, epsilon) == pytest.approx(delta, rel=2e-2)
+
+
+@pytest.mark.parametrize("epsilon", [299.0, 301.0, 710.0, 1e4, 1e300])
+@pytest.mark.parametrize("kind", [events.Pure, events.BoundedRange, lambda e: events.Approximate(e, 1e-9)])
+def test_a_promise_that_promises_nothing_is_still_a_number(kind, epsilon: float) -> None:
+    """ε beyond where e^ε overflows: every accountant answers or declines, none fails."""
+    answers = accounting.compare(kind(epsilon), 1e-6)
+    assert epsilon * 0.99 <= min(answers.values()) <= answers["rdp"] <= epsilon * (1 + 1e-9)
+    assert accounting.compare(events.Repeat(kind(epsilon), 3), 1e-6)

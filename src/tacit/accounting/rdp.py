@@ -39,6 +39,8 @@ SAMPLED_ORDERS_LIMIT = 1024
 """Sampled curves are computed up to this order; beyond it they are taken as infinite."""
 MAX_POINTS = 1 << 18
 """Orders that need more points of a quadrature than this are taken as infinite."""
+LARGE = 300.0
+"""Above this ε no divergence of a pure mechanism is told from ε itself, which bounds them all."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,8 @@ def _laplace(a: Array, scale: float) -> Array:
 
 def _response(a: Array, epsilon: float, categories: int) -> Array:
     """Randomized response; with two categories, the worst ε-private mechanism at every order."""
+    if epsilon > LARGE:
+        return np.full_like(a, epsilon)
     other = math.exp(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon))
     up = (a - 1) * epsilon
     drift = -math.expm1(-epsilon) * np.expm1(np.minimum(up, 1.0)) * math.exp(epsilon)
@@ -157,6 +161,8 @@ def _bounded_range(a: Array, epsilon: float) -> Array:
     e^{tk}·(C − D·e^t), which is largest at e^t = kC/((k+1)D). It is never above e^{kαε²/8}, which
     takes over where ε is so small that the formula loses its digits.
     """
+    if epsilon > LARGE:
+        return np.full_like(a, epsilon)
     k = a - 1
     with np.errstate(under="ignore"):
         rest = np.exp(-epsilon * k)

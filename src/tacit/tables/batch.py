@@ -140,7 +140,7 @@ class Batch(Questions):
         if not self._asked:
             return
         table, whole = self._table, self.guarantee
-        label = "; ".join(release.label for _, _, release in self._asked)
+        label = _shortened([release.label for _, _, release in self._asked])
         promised = [self._guarantee(event) for event in self._events()]
         with table.ledger.charge(whole.event, label, delta=whole.delta or None, noise=whole.noise):
             answers = self._answers([statistic for statistic, _, _ in self._asked], self._shares())
@@ -178,3 +178,14 @@ class Batch(Questions):
         if kind is None:
             self.run()
         self._done = True
+
+
+def _shortened(labels: list[str], most: int = 200) -> str:
+    """All labels in one, as many of them in full as the ledger has room for."""
+    for shown in range(len(labels), 0, -1):
+        left = len(labels) - shown
+        text = "; ".join(labels[:shown]) + (f"; and {left} more" if left else "")
+        if len(text) <= most:
+            return text
+    end = f"…; and {len(labels) - 1} more" if len(labels) > 1 else "…"
+    return labels[0][: most - len(end)] + end
