@@ -69,9 +69,9 @@ class Guarantee:
             "float64": "float64 noise",
             "seeded": "SEEDED NOISE, FOR TESTS ONLY: no privacy against whoever knows the seed",
         }[self.noise]
-        epsilon = "∞" if math.isinf(self.epsilon) else f"{ceiling(self.epsilon, 6):g}"
+        epsilon = "∞" if math.isinf(self.epsilon) else f"{float(ceiling(self.epsilon, 6)):.6g}"
         text = (
-            f"(ε = {epsilon}, δ = {ceiling(self.delta, 6):g})-differentially private under "
+            f"(ε = {epsilon}, δ = {float(ceiling(self.delta, 6)):.6g})-differentially private under "
             f"{self.relation} of one {self.unit}; {noise}."
         )
         if self.assumptions:

@@ -13,19 +13,21 @@ from typing import Annotated
 import typer
 
 from tacit import errors
-from tacit.cli import ledger, plan
+from tacit.cli import ledger, plan, query, schema
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tacit",
-    help="Differential privacy: plan what to spend, and keep the ledger of what was spent.",
+    help="Differential privacy: plan what to spend, ask private data, and keep the ledger of what was spent.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(schema.app, name="schema")
 app.command()(plan.plan)
+app.command()(query.query)
 
 
 def _version(wanted: bool) -> None:

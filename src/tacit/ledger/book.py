@@ -97,6 +97,13 @@ class Book:
             raise self._exceeded(request, outcome)
         return reading.to_entry(self.store, outcome.record, outcome.hash)
 
+    def preview(self, event: events.Event, delta: float | None) -> float | None:
+        """ε spent in all after a charge for ``event``, or None if it would be refused."""
+        standing = self.standing()
+        mode = standing.mode or self.terms.budget.filter
+        admission = self._filter.admit(event, lambda cost: standing.total + cost, mode=mode, delta=delta)
+        return None if admission is None else admission.epsilon
+
     def _exceeded(self, request: posting.Request, refused: posting.Refused) -> BudgetExceeded:
         budget = self.terms.budget
         shares = reading.label_totals(self.store, self.dataset, refused.mode)

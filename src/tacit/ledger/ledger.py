@@ -123,6 +123,19 @@ class Ledger:
         """
         return Charge(self._book.charge(event, label, delta, noise), self.location)
 
+    def preview(self, event: events.Event, *, delta: float | None = None) -> float | None:
+        """ε spent in all if ``event`` were charged now, or None if it would be refused.
+
+        Nothing is charged and nothing reserved: another charge may come first.
+
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+        >>> with Ledger.open(path, budget=Budget(epsilon=1.0)) as ledger:
+        ...     ledger.preview(events.Laplace(2.0)), ledger.preview(events.Laplace(0.5))
+        (0.5, None)
+        """
+        return self._book.preview(event, delta)
+
     def parallel(self, name: str, *, partitions: Iterable[str]) -> Scope:
         """Declare a scope of disjoint partitions, so that charges to different ones do not add up.
 

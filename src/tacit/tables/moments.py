@@ -77,7 +77,8 @@ def _counts(cells: Sequence[Array], mass: int) -> Array:
 def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins: bool) -> CellStatistic:
     """A contingency table; with margins, one-way margins are measured too and made consistent.
 
-    Half of the budget goes to the table and half to its margins; least squares then gives the table that
+    The margins are exact sums of the table's cells, with noise of their own. Half of the budget goes to the
+    table and half to its margins; least squares then gives the table that
     agrees best with all of them (:func:`tacit.tables.postprocess.consistent`), and its sums.
     """
     if not margins:
@@ -104,15 +105,23 @@ def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins:
             table = np.concatenate([table, table.sum(axis=axis, keepdims=True)], axis=axis)
         return table
 
+    def summed(table: Array) -> Sequence[Array]:
+        others = [tuple(i for i in range(len(shape)) if i not in subset) for subset in subsets]
+        return [table.sum(axis=axes_to_sum) for axes_to_sum in others]
+
     def typical(rows: float) -> Sequence[Array]:
-        table = np.full(shape, rows * mass / math.prod(shape))
-        return [
-            table.sum(axis=tuple(i for i in range(len(shape)) if i not in subset))[..., np.newaxis]
-            for subset in subsets
-        ]
+        return summed(np.full((*shape, 1), rows * mass / math.prod(shape)))
 
     return CellStatistic(
-        label, parts, estimate, _show_table(axes, True), weights, cells=True, margins=True, typical=typical
+        label,
+        parts,
+        estimate,
+        _show_table(axes, True),
+        weights,
+        cells=True,
+        margins=True,
+        typical=typical,
+        summed=summed,
     )
 
 

@@ -93,9 +93,11 @@ class CellStatistic(Statistic):
     cells: bool = False
     margins: bool = False
     typical: Callable[[float], Sequence[Array]] | None = field(default=None, compare=False)
+    summed: Callable[[Cells], Sequence[Cells]] | None = field(default=None, compare=False)
+    """How the cells of the first part give those of all parts, where they are sums of them."""
 
     def measurements(self) -> Sequence[Measurement]:
-        return self.parts
+        return self.parts[:1] if self.summed else self.parts
 
     def _noises(self, share: Share, context: Context) -> list[CellNoise]:
         weights = self.weights or (1.0,) * len(self.parts)
@@ -110,7 +112,8 @@ class CellStatistic(Statistic):
 
     def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
         noises = self._noises(share, context)
-        noisy = [noise(exact) for noise, exact in zip(noises, cells, strict=True)]
+        exact = self.summed(cells[0]) if self.summed else cells
+        noisy = [noise(part) for noise, part in zip(noises, exact, strict=True)]
         values = self.estimate(noisy)
         interval = (
             partial(self._linear_interval, noises[0], values)

@@ -1,0 +1,353 @@
+"""``tacit query``: ask questions of a table and pay for them from a ledger, or see what they would cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tacit import _validate, events
+from tacit.errors import BudgetExceeded, LedgerMissing, TacitError
+from tacit.guarantee import Guarantee, ceiling
+from tacit.ledger import Ledger
+
+if TYPE_CHECKING:
+    from tacit.cli.answers import Answer
+    from tacit.schema import Schema
+    from tacit.tables import Batch, Plan
+
+__all__ = ["query"]
+
+FORMATS = ("table", "json", "csv")
+
+
+def query(
+    source: Annotated[
+        str, typer.Argument(help="A CSV or Parquet file, or a pattern: 'part-*.csv'.", show_default=False)
+    ],
+    questions: Annotated[
+        list[str],
+        typer.Argument(metavar="QUESTION", help="Such as 'mean(hours) by sex'.", show_default=False),
+    ],
+    schema: Annotated[
+        Path, typer.Option(help="What is public about the table; see tacit schema.", show_default=False)
+    ],
+    ledger: Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)],
+    epsilon: Annotated[
+        float, typer.Option(help="ε to spend, on all questions together.", show_default=False)
+    ],
+    delta: Annotated[float, typer.Option(help="δ to spend; above 0 the noise is Gaussian.")] = 0.0,
+    dataset: Annotated[str, typer.Option(help="The dataset in the ledger.")] = "default",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show costs and expected errors; spend and read nothing.")
+    ] = False,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    format: Annotated[
+        str | None, typer.Option(help="table, json or csv.", show_default="by the ending of --out, or table")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.")] = ",",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
+    ] = None,
+) -> None:
+    """Ask questions of a private table, and pay for them from a ledger.
+
+    A question is a statistic, with optional groups and an optional condition:
+
+        mean(hours) by sex where age >= 40 and country in ('Cuba', 'India')
+
+    Statistics: count(), count_units(), sum(x), mean(x), variance(x), std(x),
+    median(x), quantile(x, 0.9), histogram(x, 20), crosstab(x, y),
+    covariance(x, y), correlation(x, y), keys(x), top(x, 5), bounds(x).
+
+    Text goes in 'single quotes', a column whose name is not a plain word in
+    "double quotes". Several questions share the ε evenly; weight=2 inside a
+    question gives it two shares.
+
+    The ledger is charged before the data are read. With --dry-run nothing is
+    charged or read, and the exit code is 2 if the budget would not suffice.
+    """
+    _validate.epsilon(epsilon)
+    _validate.delta(delta)
+    _validate.open_probability("confidence", confidence)
+    style = _style(format, out)
+    from tacit.schema import Schema
+
+    known = Schema.load(schema)
+    with _opened(ledger, dataset, known, delta) as book:
+        if delta > book.budget.delta:
+            raise BudgetExceeded(
+                f"--delta {delta:g} is more than the ledger allows in all, δ = {book.budget.delta:g}.",
+                "Leave --delta out for pure differential privacy, or ask for less.",
+                label=questions[0],
+                budget=book.budget,
+                spent=None,
+                would_be=None,
+            )
+        from tacit import tables
+        from tacit.tables.question import ask, parse
+
+        asked = [parse(text) for text in questions]
+        separator = "\t" if delimiter == r"\t" else delimiter
+        with tables.open(source, schema=known, ledger=book, random_state=seed, delimiter=separator) as table:
+            batch = table.batch(epsilon=epsilon, delta=delta)
+            releases = []
+            for question in asked:
+                chosen = {"interval": confidence} if question.name in ("median", "quantile") else {}
+                releases.append(ask(batch, question, table.schema, **chosen))
+            if dry_run:
+                _show_plan(batch, book, style, out)
+                return
+            from tacit.cli.answers import answer_of
+
+            try:
+                with _reserved(out), _status(f"Asking {source}"):
+                    batch.run()
+                    answers = [answer_of(release, confidence) for release in releases]
+            except BudgetExceeded as error:
+                _show_refusal(error, book)
+                raise typer.Exit(2) from error
+            _show_answers(answers, batch.guarantee, book, confidence, style, out)
+
+
+def _style(format: str | None, out: Path | None) -> str:
+    if format is not None:
+        return _validate.choice("format", format, FORMATS)
+    ending = out.suffix.lower().removeprefix(".") if out else ""
+    return ending if ending in FORMATS else "table"
+
+
+def _opened(location: str, dataset: str, schema: Schema, delta: float) -> Ledger:
+    try:
+        return Ledger.open(location, dataset=dataset)
+    except LedgerMissing as error:
+        options = ["--epsilon", "1", *(["--delta", "1e-6"] if delta else [])]
+        options += [] if dataset == "default" else ["--dataset", dataset]
+        if schema.unit.column is not None:
+            options += ["--unit", schema.unit.column, "--rows", str(schema.unit.rows)]
+        place: str = error.location  # type: ignore[attr-defined]
+        command = shlex.join(["tacit", "ledger", "init", place, *options])
+        raise LedgerMissing(
+            error.problem, f"Make it with the ε that may be spent in all: {command}", location=place
+        ) from None
+
+
+def _show_refusal(error: BudgetExceeded, ledger: Ledger) -> None:
+    typer.echo("tacit: " + " ".join(str(error).split()), err=True)
+    shares = ledger.by_label()
+    if shares:
+        table = Table("label", "charges", "share of cost", title="Spent on", title_justify="left")
+        for part in shares:
+            table.add_row(escape(part.label), str(part.charges), f"{part.share:.1%}")
+        Console(stderr=True).print(table)
+
+
+@contextmanager
+def _status(text: str) -> Iterator[None]:
+    """What is being done, on the terminal's standard error, gone when it is done."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{escape(text)} …"):
+        yield
+
+
+@contextmanager
+def _reserved(out: Path | None) -> Iterator[None]:
+    """Find out that a file can be written before anything is spent; leave no trace if nothing is."""
+    if out is None:
+        yield
+        return
+    new = not out.exists()
+    try:
+        with out.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise TacitError(
+            f"{out} cannot be written: {error.strerror}. Nothing was charged.", "Name another file."
+        ) from None
+    try:
+        yield
+    except BaseException:
+        if new:
+            out.unlink(missing_ok=True)
+        raise
+
+
+def _deliver(text: str, out: Path | None) -> None:
+    """Write to the file, or to standard output if there is none or, at last, it cannot be written."""
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        typer.echo(text, nl=False)
+        typer.echo(f"tacit: {out} cannot be written: {error.strerror}. The answers are above.", err=True)
+        raise typer.Exit(2) from error
+
+
+def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
+    """Lines and tables as text: as wide as the terminal on standard output, wider in a file."""
+    console = Console() if out is None else Console(file=io.StringIO(), width=200)
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part, markup=False, highlight=False)
+    return capture.get()
+
+
+def _show_answers(
+    answers: list[Answer],
+    guarantee: Guarantee,
+    ledger: Ledger,
+    confidence: float,
+    style: str,
+    out: Path | None,
+) -> None:
+    from tacit.cli.answers import to_csv, to_json, to_tables
+
+    spent, remaining = ledger.spent().epsilon, ledger.remaining()
+    if style == "json":
+        body = {
+            "confidence": confidence,
+            "answers": to_json(answers),
+            "guarantee": json.loads(guarantee.to_json()),
+            "spent": guarantee.epsilon,
+            "ledger": ledger.location,
+            "dataset": ledger.dataset,
+            "budget": {"epsilon": ledger.budget.epsilon, "delta": ledger.budget.delta},
+            "spent_in_all": spent,
+            "remaining": remaining,
+        }
+        text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+    elif style == "csv":
+        text = to_csv(answers)
+    else:
+        text = _rendered(list(to_tables(answers, confidence)), out)
+    _deliver(text, out)
+    if style == "json" and out is None:
+        return
+    together = "" if len(answers) == 1 else f"The {len(answers)} answers together: "
+    console = Console(stderr=out is None and style == "csv")
+    for line in (
+        f"{together}{guarantee}",
+        f"Charged now: {_pair(guarantee)}. Spent in all: ε = {_up(spent)} of "
+        f"{ledger.budget.epsilon:.6g} at δ = {ledger.budget.delta:.6g}; remaining: ε = {remaining:.6g} "
+        f"({ledger.location}, {ledger.dataset}).",
+        *([f"Answers written to {out}"] if out else []),
+    ):
+        console.print(line, markup=False, highlight=False)
+
+
+def _pair(guarantee: Guarantee) -> str:
+    failure = f", δ = {_up(guarantee.delta)}" if guarantee.delta else ""
+    return f"ε = {_up(guarantee.epsilon)}{failure}"
+
+
+def _up(value: float, digits: int = 6) -> str:
+    return f"{float(ceiling(value, digits)):g}"
+
+
+def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None) -> None:
+    plans, whole = batch.plan(), batch.guarantee
+    spent, remaining = ledger.spent().epsilon, ledger.remaining()
+    after = ledger.preview(whole.event, delta=whole.delta or None)
+    left = None if after is None else max(0.0, ledger.budget.epsilon - after)
+    rows = [_plain(plan) for plan in plans]
+    if style == "json":
+        body = {
+            "questions": rows,
+            "guarantee": json.loads(whole.to_json()),
+            "budget": {"epsilon": ledger.budget.epsilon, "delta": ledger.budget.delta},
+            "spent_in_all": spent,
+            "remaining": remaining,
+            "spent_in_all_after": after,
+            "remaining_after": left,
+            "fits": after is not None,
+        }
+        text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+    elif style == "csv":
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "event": json.dumps(row["event"])} for row in rows)
+        text = stream.getvalue()
+    else:
+        text = _rendered([_plan_table(plans), _balance(ledger, spent, remaining, after, left)], out)
+    _deliver(text, out)
+    together = f"{_pair(whole)} for {'this question' if len(plans) == 1 else f'these {len(plans)} questions'}"
+    if after is None:
+        raise BudgetExceeded(
+            f"{together} would not fit into the budget: ε = {remaining:.6g} remains of {ledger.budget}.",
+            "Nothing was charged. Ask for less, or with a smaller --epsilon.",
+            label=plans[0].label,
+            budget=ledger.budget,
+            spent=spent,
+            would_be=None,
+        )
+    if style == "table":
+        line = f"{together} would fit. Nothing was charged, and no data were read."
+        Console().print(line, markup=False, highlight=False)
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    event = json.loads(plan.event.to_json())
+    return {**vars(plan), "event": event}
+
+
+def _plan_table(plans: Sequence[Plan]) -> Table:
+    table = Table()
+    table.add_column("question", overflow="fold", min_width=20)
+    table.add_column("ε", justify="right", no_wrap=True)
+    if any(plan.delta for plan in plans):
+        table.add_column("δ", justify="right", no_wrap=True)
+    table.add_column("95 % error", justify="right", no_wrap=True)
+    table.add_column("event and note", overflow="fold")
+    for plan in plans:
+        failure = [_up(plan.delta, 4)] if any(other.delta for other in plans) else []
+        table.add_row(
+            escape(plan.label),
+            _up(plan.epsilon, 4),
+            *failure,
+            "" if plan.error is None else f"± {plan.error:.3g}",
+            escape("\n".join(filter(None, (_described(plan.event), plan.note)))),
+        )
+    return table
+
+
+def _described(event: events.Event) -> str:
+    """The event in short: what it is made of, numbers to four digits."""
+    match event:
+        case events.Compose(events=parts):
+            counted = Counter(_described(part) for part in parts)
+            return " + ".join(f"{times} × {part}" if times > 1 else part for part, times in counted.items())
+        case events.Repeat(event=part, times=times):
+            return f"{times} × {_described(part)}"
+    values = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in vars(event).values())
+    return f"{type(event).__name__}({', '.join(values)})"
+
+
+def _balance(
+    ledger: Ledger, spent: float, remaining: float, after: float | None, left: float | None
+) -> Table:
+    table = Table("ε", "now", "afterwards", title=escape(f"{ledger.location}: {ledger.dataset}"))
+    table.title_justify = "left"
+    for name, now, then in (("spent", spent, after), ("remaining", remaining, left)):
+        table.add_row(name, f"{now:.6g}", "refused" if then is None else f"{then:.6g}")
+    return table
