@@ -192,6 +192,7 @@ def open(
     relation: Relation | str | None = None,
     random_state: int | None = None,
     delimiter: str = ",",
+    memory_limit: str | None = None,
     show_engine_errors: bool = False,
 ) -> Table:
     """Open private data for questions.
@@ -202,8 +203,8 @@ def open(
     the ledger's. Only names and types of columns are looked at until a question is charged.
 
     ``random_state`` seeds the noise, for tests; there is no privacy then, and every guarantee says so.
-    ``show_engine_errors`` shows what the database says when it fails, which may quote the data: it
-    is for the curator's eyes.
+    ``memory_limit`` caps the memory of the embedded engine ("1GB"). ``show_engine_errors`` shows what the
+    database says when it fails, which may quote the data: it is for the curator's eyes.
     """
     known = Schema.of(schema)
     if not isinstance(ledger, Ledger):
@@ -227,7 +228,9 @@ def open(
         known.rows,
         concentrated=ledger.budget.delta > 0 and ledger.budget.filter != "basic",
     )
-    connected = connect(source, known, delimiter=delimiter, show_engine_errors=show_engine_errors)
+    connected = connect(
+        source, known, delimiter=delimiter, memory_limit=memory_limit, show_engine_errors=show_engine_errors
+    )
     return Table(connected, connected.table, known, ledger, context)
 
 

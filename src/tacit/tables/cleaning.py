@@ -1,0 +1,301 @@
+"""Cleaning: from what a table holds to what its schema declares, row by row, without exceptions.
+
+Every function here turns a column into an Ibis expression that depends on one row only and is
+total: whatever the row holds (NULL, NaN, ±∞, the ends of int64, text that is no number, dates of
+the year 290000), the engine computes a value of the declared type or NULL, and raises nothing. An
+exception that only some data cause would tell something about them. The same row gives the same
+value on DuckDB and on Spark in ANSI mode.
+
+The rules, by declared type; what fits none of them is missing:
+
+``integer``
+    whole part (towards −∞), clipped to the bounds, or to ±2⁵³ without any; with ``categories``, those
+    numbers only and nothing clipped.
+``number``
+    float64, clipped to the bounds, ±∞ too. NaN is missing.
+``boolean``
+    true and false, 1 and 0, also as text in any case.
+``date``
+    clipped to the bounds, or to the years 1 … 9999 without any; of a timestamp the day (UTC); of text
+    the YYYY-MM-DD it starts with, alone or before a blank or a ``T``.
+``category``
+    a declared category as it is or without surrounding blanks; otherwise ``other`` or, without it,
+    missing, yet not replaced by the ``missing`` constant.
+``text``
+    without surrounding blanks.
+
+Text is a number if it is written in decimal digits with or without sign, point and exponent, or is
+``inf`` or ``infinity``. Empty or blank text is missing; no other word is ("NA" is a category like any
+other, and no number). Numbers become text only if they are whole and at most 2⁵³ in size.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.types as ir
+import pandas as pd
+
+from tacit.errors import InvalidValue
+from tacit.schema import Column
+
+__all__ = ["accepts", "bounded", "category", "clean", "clip", "coded", "parsed", "total", "unit"]
+
+LARGEST = 2**53
+"""Whole numbers up to here are themselves in float64."""
+
+BLANKS = " \t\n\r\v\f"
+
+_FIRST_DAY, _LAST_DAY = datetime.date.min, datetime.date.max
+_NUMBER = (
+    f"^[{BLANKS}]*[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+    f"|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[{BLANKS}]*$"
+)
+_DAY = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]|$)"
+_NUMERIC = ("boolean", "integer", "wide", "float", "text", "null")
+_ACCEPTED = {
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "boolean": _NUMERIC,
+    "category": (*_NUMERIC, "date"),
+    "text": (*_NUMERIC, "date"),
+    "date": ("date", "timestamp", "text", "null"),
+}
+
+
+def _family(stored: dt.DataType) -> str:
+    """How a stored type is read; ``wide`` types go through float64, ``nested`` ones not at all."""
+    if stored.is_boolean():
+        return "boolean"
+    if stored.is_decimal() or stored.is_uint64():
+        return "wide"
+    if stored.is_integer():
+        return "integer"
+    if stored.is_floating():
+        return "float"
+    if stored.is_string() or stored.is_uuid():
+        return "text"
+    if stored.is_unknown() and "NULL" in str(stored):
+        return "null"
+    for name in ("date", "timestamp", "null"):
+        if getattr(stored, f"is_{name}")():
+            return name
+    return "nested"
+
+
+def accepts(stored: dt.DataType, column: Column) -> bool:
+    """Whether values stored so can be read as the column is declared."""
+    return _family(stored) in _ACCEPTED[column.type]
+
+
+def coded(column: Column) -> bool:
+    """Whether rows may be grouped by the parsed column, and :func:`category` asked afterwards.
+
+    That is so for declared categories. To ask the engine of every row whether its text is among them
+    costs several times as much as the grouping itself.
+    """
+    return column.categories is not None and column.type != "boolean"
+
+
+def clean(value: ir.Value, column: Column) -> ir.Value:
+    """What ``column`` declares of any expression: parsed, then bounded."""
+    if not accepts(value.type(), column):
+        raise InvalidValue("expression", str(value.type()), f"of a type that can be {column.type}")
+    return bounded(parsed(value, column), column)
+
+
+def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
+    """The column in a type of its kind, not yet bounded nor looked up among the categories.
+
+    ``engine`` may name the backend, which then has less to check of text that is to be a number.
+    """
+    family, kind = _family(value.type()), column.type
+    if kind == "category":
+        kind = "text" if column.categories is None or isinstance(column.categories[0], str) else "code"
+    elif kind == "integer":
+        kind = "integer" if column.categories is None else "code"
+    if family == "null":
+        null = {"code": "int64", "integer": "int64", "number": "float64", "text": "string"}
+        return ibis.null(null.get(kind, kind))
+    if kind == "text":
+        return value if value.type().is_string() else _as_text(value, family)
+    if kind == "date":
+        return _as_date(value, family)
+    if kind == "boolean" and family in ("boolean", "text"):
+        return value if family == "boolean" else _truth(value)
+    if family == "boolean":
+        number = value.cast("int64")
+        return number.cast("float64") if kind == "number" else number
+    if family == "integer" and kind != "number":
+        number = value
+    elif family == "text":
+        number = _number(value, engine)
+    else:
+        number = value.cast("float64")
+    if kind == "boolean":
+        return ibis.cases((number == 1, True), (number == 0, False))
+    return _whole(number) if kind == "code" else number
+
+
+def bounded(value: ir.Value, column: Column) -> ir.Value:
+    """A parsed column within its bounds or categories, missing values replaced if the schema says by what."""
+    missing = column.missing
+    if coded(column):
+        return _among(value, column)
+    if column.type in ("category", "text"):
+        text = _stripped(value).nullif("")
+        return text if missing is None else text.fill_null(missing)
+    if column.type == "boolean":
+        return value if missing is None else value.fill_null(missing)
+    if column.type == "date":
+        low, high = column.bounds or (_FIRST_DAY, _LAST_DAY)
+        return clip(value, low, high, missing)
+    if column.type == "integer":
+        low, high = column.bounds or (-LARGEST, LARGEST)
+        clipped = clip(value, low, high, missing)
+        return clipped.floor() if clipped.type().is_floating() else clipped.cast("int64")
+    if column.bounds is not None:
+        return clip(value, *column.bounds, missing)
+    if missing is None:
+        return ibis.ifelse(value.isnan(), ibis.null("float64"), value)
+    return ibis.cases((value <= math.inf, value), else_=float(missing))  # type: ignore[arg-type]
+
+
+def clip(value: ir.Value, lower: Any, upper: Any, missing: Any = None) -> ir.Value:
+    """``value`` within [lower, upper]; NaN and NULL become ``missing``, NULL by default.
+
+    Not Ibis's own ``clip``, under which NaN becomes the upper bound, nor ``greatest`` and ``least``,
+    which turn NULL into a bound on one engine and leave it on another.
+    """
+    stored = value.type()
+    if stored.is_integer():
+        if not all(float(bound).is_integer() for bound in (lower, upper)):
+            return clip(value.cast("float64"), lower, upper, missing)
+        lower, upper = int(lower), int(upper)
+        if missing is None and lower <= stored.bounds.lower and stored.bounds.upper <= upper:
+            return value
+    if stored.is_floating():
+        lower, upper = float(lower), float(upper)
+        missing = None if missing is None else float(missing)
+    above = value <= math.inf if stored.is_floating() else value > upper
+    return ibis.cases(
+        (value.between(lower, upper), value),
+        (value < lower, lower),
+        (above, upper),
+        else_=ibis.null(stored) if missing is None else missing,
+    )
+
+
+def category(column: Column, key: Any) -> Any:
+    """The category, or ``other``, or None, that a value of a parsed, :func:`coded` column belongs to.
+
+    It is for the few keys of a grouped result, and agrees with what :func:`bounded` makes of a row.
+
+    >>> sex = Column("category", categories=("Female", "Male"), other="another", missing="Male")
+    >>> [category(sex, key) for key in ("Female", " Male ", "M", "", None)]
+    ['Female', 'Male', 'another', 'Male', 'Male']
+    """
+    categories = column.categories or ()
+    if pd.isna(key):
+        return column.missing
+    if not isinstance(key, str):
+        return int(key) if int(key) in categories else None
+    if key in categories:
+        return key
+    stripped = key.strip(BLANKS)
+    if stripped in categories:
+        return stripped
+    return column.other if stripped else column.missing
+
+
+def unit(value: ir.Value) -> ir.Value | None:
+    """The unit column as a key: NULL where it is missing; None for a type that can be no key.
+
+    Different values stay different, so no two people become one; equal ones stay equal, text without
+    surrounding blanks. Whole numbers are int64, other numbers float64 or text, all else is text.
+    """
+    family = _family(value.type())
+    if family in ("integer", "boolean"):
+        return value.cast("int64")
+    if family == "text":
+        return _stripped(value.cast("string")).nullif("")
+    if family == "float":
+        return ibis.cases((value <= math.inf, value.cast("float64")))
+    if family == "null":
+        return ibis.null("string")
+    return value.cast("string") if family in ("wide", "date", "timestamp") else None
+
+
+def total(value: ir.IntegerValue) -> ir.IntegerScalar:
+    """The exact sum of whole numbers as int64, 0 over no rows.
+
+    Up to 2³⁴ rows of at most 2²⁸ in size it can neither overflow nor be rounded. The engines widen a
+    sum (DuckDB to 128 bits, which pandas would read as floats); this brings it back.
+    """
+    return value.cast("int64").sum().cast("decimal(38, 0)").cast("int64").fill_null(0)
+
+
+def _constant(value: Any, kind: str) -> ir.Value:
+    return ibis.null(kind) if value is None else ibis.literal(value, kind)
+
+
+def _stripped(text: ir.StringValue) -> ir.StringValue:
+    """Without surrounding blanks. Trimming is slow: it is left to text that has some, or begins below ``!``.
+
+    Nothing here can raise in DuckDB's eyes either (``right`` could), so that it filters before it unpacks.
+    """
+    plain = text >= "!"
+    for blank in BLANKS:
+        plain &= ~text.endswith(blank)
+    return ibis.ifelse(plain, text, text.strip())
+
+
+def _number(text: ir.StringValue, engine: str) -> ir.FloatingValue:
+    """Text as float64, if decimal: DuckDB also reads ``1_000`` and ``+-1``, Spark ``1d`` and ``0x1p3``."""
+    lax = text.contains("_") | text.contains("+-")
+    plain = ~lax if engine == "duckdb" else text.re_search(_NUMBER)
+    return ibis.ifelse(plain, text, ibis.null("string")).try_cast("float64")
+
+
+def _truth(text: ir.StringValue) -> ir.BooleanValue:
+    word = _stripped(text).lower()
+    return ibis.cases((word.isin(["true", "1"]), True), (word.isin(["false", "0"]), False))
+
+
+def _whole(number: ir.NumericValue) -> ir.IntegerValue:
+    """Whole numbers as int64, everything else NULL."""
+    if number.type().is_integer():
+        return number.cast("int64")
+    floor = clip(number, -LARGEST, LARGEST).floor()
+    return ibis.cases((floor.cast("float64") == number, floor))
+
+
+def _as_text(value: ir.Value, family: str) -> ir.StringValue:
+    if family in ("float", "wide"):
+        value = _whole(value.cast("float64"))
+    return value.cast("string")
+
+
+def _as_date(value: ir.Value, family: str) -> ir.DateValue:
+    if family == "text":
+        text = _stripped(value.cast("string"))
+        return ibis.ifelse(text.re_search(_DAY), text.left(10), ibis.null("string")).try_cast("date")
+    return value.try_cast("date") if family == "timestamp" else value
+
+
+def _among(value: ir.Value, column: Column) -> ir.Value:
+    """The declared categories of a parsed column; the same rule as :func:`category`."""
+    categories = list(column.categories or ())
+    missing, kind = column.missing, value.type()
+    if not kind.is_string():
+        declared = (value.isin(categories), value)
+        return ibis.cases(declared) if missing is None else ibis.cases(declared, (value.isnull(), missing))
+    stripped = _stripped(value)
+    branches = [(value.isin(categories), value), (stripped.isin(categories), stripped)]
+    if missing is not None or column.other is not None:
+        branches.append((value.isnull() | (stripped == ""), _constant(missing, "string")))
+    return ibis.cases(*branches, else_=_constant(column.other, "string"))

@@ -1,0 +1,143 @@
+"""CSV and Parquet files as tables of an embedded DuckDB, opened by their metadata alone.
+
+DuckDB would guess the dialect and the types of a CSV file from its rows, and refuse rows that do not
+fit its guess; both depend on the data. Here the first line gives the names, every column is read as
+text, and what becomes of the text is decided row by row (see :mod:`tacit.tables.cleaning`). A line
+that has too few fields or is longer than 2 MB is left out, and one that is not UTF-8 wherever the
+query needs that field; surplus fields are ignored.
+
+What a row is, the file says: a quotation mark that opens and does not close makes one row of many.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ibis.expr.types as ir
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.errors import InvalidValue, SourceMissing
+
+__all__ = ["Part", "paths_of", "tables_of"]
+
+Part = tuple[ir.Table, Mapping[str, str]]
+"""A stored table, and under which name it has each of its columns."""
+
+_Layout = tuple[str | None, tuple[str, ...], tuple[str, ...]]
+
+_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+_READABLE = "Name CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files."
+
+
+def paths_of(source: Any) -> list[str] | None:
+    """The files meant by a path, a glob or a list of them; None if it is neither."""
+    if isinstance(source, (str, os.PathLike)):
+        return _found(os.fspath(source))
+    if not isinstance(source, (list, tuple)) or not source:
+        return None
+    if not all(isinstance(part, (str, os.PathLike)) for part in source):
+        return None
+    return list(dict.fromkeys(path for part in source for path in _found(os.fspath(part))))
+
+
+def _found(name: str | bytes) -> list[str]:
+    path = os.path.expanduser(os.fsdecode(name))
+    if os.path.isfile(path):
+        return [os.path.abspath(path)]
+    if os.path.isdir(path):
+        inside = os.path.join(os.fsdecode(name), "*.parquet")
+        raise SourceMissing(f"{path!r} is a folder.", f"Name the files in it: {inside!r}.", path=path)
+    if glob.has_magic(path):
+        files = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+        if files:
+            return [os.path.abspath(file) for file in files]
+        raise SourceMissing(f"No file matches {path!r}.", "Check folder and pattern.", path=path)
+    folder = os.path.dirname(os.path.abspath(path))
+    advice = "Check the name." if os.path.isdir(folder) else f"There is no folder {folder!r}."
+    raise SourceMissing(f"There is no file {path!r}.", advice, path=path)
+
+
+def tables_of(connection: Any, paths: Sequence[str], delimiter: str) -> list[Part]:
+    """One table for all files that have the same columns, in the same order and of the same types."""
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\\':
+        raise InvalidValue("delimiter", delimiter, "one character, such as ',' or ';'")
+    alike: dict[_Layout, list[str]] = {}
+    for path in paths:
+        alike.setdefault(_layout(path, delimiter), []).append(path)
+    parts = []
+    for (mark, names, _), files in alike.items():
+        if mark is None:
+            parts.append(_parquet(connection, files, names))
+        else:
+            parts.append(_csv(connection, f"csv{len(parts)}", files, names, mark))
+    return parts
+
+
+def _layout(path: str, delimiter: str) -> _Layout:
+    """How a file is laid out: delimiter (None for Parquet), names, stored types."""
+    lowered = path.lower()
+    try:
+        if lowered.endswith(_PARQUET):
+            stored = pq.read_schema(path)
+            names = _distinct(path, stored.names, [name.lower() for name in stored.names])
+            return None, names, tuple(str(kind) for kind in stored.types)
+        if lowered.endswith(_TEXT):
+            mark = "\t" if delimiter == "," and lowered.removesuffix(".gz").endswith(".tsv") else delimiter
+            names = _header(path, mark)
+            return mark, _distinct(path, names, names), ()
+    except (OSError, EOFError, csv.Error, pa.ArrowException) as error:
+        reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        raise SourceMissing(f"{path!r} cannot be read{reason}.", _READABLE, path=path) from None
+    raise SourceMissing(f"{path!r} is no kind of file that is known by its ending.", _READABLE, path=path)
+
+
+def _header(path: str, delimiter: str) -> tuple[str, ...]:
+    """The names in the first line. Bytes that are not UTF-8 matter there and nowhere else."""
+    start: Any = gzip.open if path.lower().endswith(".gz") else open
+    with start(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    if not any(names):
+        raise SourceMissing(f"{path!r} has no first line of column names.", "Add one.", path=path)
+    if any("\ud800" <= character <= "\udfff" for name in names for character in name):
+        raise SourceMissing(f"The first line of {path!r} is not UTF-8.", "Convert the file.", path=path)
+    return tuple(names)
+
+
+def _distinct(path: str, names: Sequence[str], seen: Sequence[str]) -> tuple[str, ...]:
+    """The names, if no two are seen as the same."""
+    twice = [name for name, times in Counter(filter(None, seen)).items() if times > 1]
+    if twice:
+        problem = f"{path!r} has more than one column {twice[0]!r}."
+        raise SourceMissing(problem, "Rename all but one of them.", path=path)
+    return tuple(names)
+
+
+def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str], delimiter: str) -> Part:
+    stored = {name: f"c{place}" for place, name in enumerate(names) if name}
+    columns = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(names)))
+    files = ", ".join(_quoted(glob.escape(path)) for path in paths)
+    connection.con.execute(
+        f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv([{files}], columns = {{{columns}}}, "
+        f"auto_detect = false, header = true, delim = {_quoted(delimiter)}, quote = '\"', escape = '\"', "
+        "ignore_errors = true, strict_mode = false, hive_partitioning = false)"
+    )
+    return connection.table(view), stored
+
+
+def _parquet(connection: Any, paths: Sequence[str], names: Sequence[str]) -> Part:
+    """``can_have_nan``: DuckDB 2 otherwise answers isnan(x) from minimum and maximum, which leave NaN out."""
+    files = [glob.escape(path) for path in paths]
+    table = connection.read_parquet(files, hive_partitioning=False, can_have_nan=True)
+    return table, {name: name for name in names if name}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
