@@ -404,3 +404,14 @@ def test_nan_in_parquet_is_seen(opened: Any, tmp_path: Path, brought: bool) -> N
     assert table.mean("pay", epsilon=1e4).value == pytest.approx(1.0, abs=0.1)
     assert table.sum("age", epsilon=1e4).value == pytest.approx(30 * N / 2 + 18 * N / 2, abs=1)
     connection.disconnect()
+
+
+def test_columns_can_be_derived_from_derived_ones(opened: Any) -> None:
+    """Each view is a step of its own in the query, which grows with their number and no faster."""
+    table = opened(budget=Budget(1e6))
+    table = table.derive("x0", _.pay / 1000, bounds=(0, 200))
+    for step in range(10):
+        table = table.derive(f"x{step + 1}", table.expression[f"x{step}"] + 1, bounds=(0, 300))
+    clipped = people().pay.clip(0, 200_000) / 1000
+    assert len(str(ibis.to_sql(table.expression.aggregate(table.expression.x10.sum())))) < 60_000
+    assert table.mean("x10", epsilon=1e4).value == pytest.approx(clipped.mean() + 10, rel=1e-3)
