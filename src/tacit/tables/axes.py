@@ -176,6 +176,10 @@ def key_axis(schema: Schema, name: str) -> Axis:
 def bins_of(schema: Schema, name: str, edges: int | Sequence[Any] | None) -> Axis:
     """The bins of a histogram: categories, equal bins between the bounds, or the edges given."""
     column = schema[name]
+    if edges is None and column.categories is None and (column.type == "number" or column.bounds is None):
+        raise InvalidValue(
+            "edges", None, f"given for the column {name!r}", "Name edges, or a number of bins."
+        )
     if edges is None:
         return key_axis(schema, name)
     if column.categories is not None and column.type != "integer":

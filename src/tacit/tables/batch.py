@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +49,18 @@ class Batch(Questions):
         self._table = table
         self._epsilon = _validate.epsilon(epsilon)
         self._delta = _validate.delta(delta)
+        if self._delta > table.ledger.budget.delta:
+            raise InvalidValue(
+                "delta", delta, f"at most that of the ledger's budget, {table.ledger.budget.delta}"
+            )
         self._asked: list[tuple[Statistic, float, Release]] = []
         self._done = False
 
-    def _ask(  # type: ignore[override]
-        self, make: Any, label: str | None, where: Any, *, weight: float = 1.0
+    def _ask(
+        self, make: Any, label: str | None, where: Any, *, weight: float = 1.0, **unknown: Any
     ) -> Release:
+        if unknown:
+            raise TypeError(f"a question of a batch takes weight=, not {', '.join(unknown)}=")
         if self._done:
             raise TacitError("This batch has ended.", "Open another with table.batch().")
         condition, text = self._table.condition(where, label or "")
@@ -90,13 +96,20 @@ class Batch(Questions):
             for (statistic, _, _), share in zip(self._asked, self._shares(), strict=True)
         ]
 
-    def plan(self) -> list[Plan]:
-        """What each question costs and how accurate it will be; nothing is spent and no data are read."""
+    def plan(self, *, rows: int | None = None) -> list[Plan]:
+        """What each question costs and how accurate it will be; nothing is spent and no data are read.
+
+        ``rows`` is a guess at the number of rows, for statistics whose error depends on it, where the schema
+        does not declare it.
+        """
         plans = []
+        context = self._table.context
+        if rows is not None:
+            context = replace(context, rows=_validate.count("rows", rows, 1))
         for (statistic, _, release), share, event in zip(
             self._asked, self._shares(), self._events(), strict=True
         ):
-            error, note = statistic.expected(share, self._table.context)
+            error, note = statistic.expected(share, context)
             delta = self._part_of_delta(event)
             plans.append(Plan(release.label, self._cost(event, delta), delta, event, error, note))
         return plans
@@ -136,6 +149,7 @@ class Batch(Questions):
         """Charge and answer. The end of a ``with`` block does this."""
         if self._done:
             raise TacitError("This batch has run already.", "Open another with table.batch().")
+        self._table.source.require_open()
         self._done = True
         if not self._asked:
             return
@@ -162,11 +176,12 @@ class Batch(Questions):
             for i, statistic in list(pending.items()):
                 own = statistic.read(table.source, table.expression, table.context)
                 outcome = statistic.finish(own or found[i], paid[i], table.context)
-                if isinstance(outcome, Statistic):
-                    pending[i] = outcome
-                else:
+                if isinstance(outcome, Answer):
                     del pending[i]
                     answers[i] = outcome
+                else:
+                    pending[i] = outcome
+                    self._asked[i][2].bounds = outcome.bought
         return [answers[i] for i in range(len(asked))]
 
     def __enter__(self) -> Batch:

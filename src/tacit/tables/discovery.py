@@ -19,13 +19,17 @@ from tacit.tables.axes import Bins
 from tacit.tables.measure import Block, Measurement
 from tacit.tables.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
+from tacit.tables.selection import Quantiles
 from tacit.tables.source import UNIT, Source
-from tacit.tables.statistic import Cells, Statistic, composed
+from tacit.tables.statistic import Cells, CellStatistic, Statistic, composed
 
 __all__ = ["BOUNDS_SHARE", "BoughtBounds", "Keys", "LearnedBounds", "exponents"]
 
 BOUNDS_SHARE = 0.2
 """The part of a share that bounds="dp" spends on finding bounds."""
+
+Answering = CellStatistic | Quantiles
+"""What bounds can be bought for."""
 
 FALSE_BIN = 0.01
 """How likely, at most, noise alone makes any empty bin count when bounds are sought."""
@@ -174,7 +178,7 @@ class BoughtBounds(Statistic):
 
     label: str
     columns: tuple[tuple[str, str], ...]
-    make: Callable[[dict[str, tuple[float, float]]], Statistic]
+    make: Callable[[dict[str, tuple[float, float]]], Answering]
     where: Any = field(default=None, compare=False)
 
     def _learned(self) -> list[LearnedBounds]:
@@ -183,7 +187,7 @@ class BoughtBounds(Statistic):
     def _split(self, share: Share) -> tuple[Share, Share]:
         return share.of(BOUNDS_SHARE / len(self.columns)), share.of(1 - BOUNDS_SHARE)
 
-    def _example(self) -> Statistic:
+    def _example(self) -> Answering:
         return self.make({column: (0.0, 1.0) for column, _ in self.columns})
 
     @property
@@ -202,7 +206,7 @@ class BoughtBounds(Statistic):
             ]
         )
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Statistic:
+    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Paid:
         first, rest = self._split(share)
         bounds = {
             learned.column: learned.bounds(exact, first, context)
@@ -218,12 +222,12 @@ class BoughtBounds(Statistic):
 class Paid(Statistic):
     """A statistic with the share that is left for it, and the bounds it was made with."""
 
-    statistic: Statistic
+    statistic: Answering
     share: Share
-    bounds: dict[str, tuple[float, float]]
+    bought: dict[str, tuple[float, float]]
 
     def measurements(self) -> Sequence[Measurement]:
         return self.statistic.measurements()
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer | Statistic:
+    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
         return self.statistic.finish(cells, self.share, context)

@@ -257,7 +257,9 @@ def covariance(
         parts,
         estimate,
         lambda matrix: pd.DataFrame(matrix, index=names, columns=names),
-        rounding=2**-20 if scaled else lambda matrix: np.outer(extents, extents) * 2**-24,
+        rounding=lambda matrix: (
+            2**-20 * (1 - np.eye(len(values))) if scaled else np.outer(extents, extents) * 2**-24
+        ),
         typical=lambda rows: [
             rows * width * np.array([1 / 3, 1 / 3, 1 / 3] if i == j else [0.25] * 4) for i, j in pairs
         ],
@@ -269,6 +271,9 @@ def _extent(scale: Scale) -> float:
 
 
 def _rounding(value: Value) -> float:
+    """How far rounding moves a mean: half a step, or half a day for dates, which are shown as whole days."""
+    if value.type == "date":
+        return 0.5
     return 0.0 if value.whole and value.scale.step == 1 else value.scale.step / 2
 
 

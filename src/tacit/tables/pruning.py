@@ -42,7 +42,7 @@ def _expressions(node: ops.Relation, kept: set[str]) -> Iterable[Any]:
     if isinstance(node, ops.Project):
         return [value for name, value in node.values.items() if name in kept]
     if isinstance(node, ops.Filter):
-        return node.predicates
+        return list(node.predicates)
     if isinstance(node, ops.Aggregate):
         return [*node.groups.values(), *node.metrics.values()]
     return ()

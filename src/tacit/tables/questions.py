@@ -95,7 +95,7 @@ class Questions:
                 ),
             )
 
-        return self._ask(make, label or _text(f"sum({column})", by), where, **cost)
+        return self._ask(make, label or _text(f"sum({_column(column, bounds)})", by), where, **cost)
 
     def mean(
         self,
@@ -124,7 +124,7 @@ class Questions:
 
             return _bounded(text, table, (column,), bounds, condition, statistic)
 
-        return self._ask(make, label or _text(f"mean({column})", by), where, **cost)
+        return self._ask(make, label or _text(f"mean({_column(column, bounds)})", by), where, **cost)
 
     def variance(
         self,
@@ -177,7 +177,7 @@ class Questions:
                 ),
             )
 
-        return self._ask(make, label or _text(f"{name}({column})", by), where, **cost)
+        return self._ask(make, label or _text(f"{name}({_column(column, bounds)})", by), where, **cost)
 
     def quantile(
         self,
@@ -212,7 +212,9 @@ class Questions:
             return _bounded(text, table, (column,), bounds, condition, statistic)
 
         shown = f"{fractions[0]:g}" if scalar else "[" + ", ".join(f"{one:g}" for one in fractions) + "]"
-        return self._ask(make, label or _text(f"quantile({column}, {shown})", by), where, **cost)
+        return self._ask(
+            make, label or _text(f"quantile({_column(f'{column}, {shown}', bounds)})", by), where, **cost
+        )
 
     def median(
         self,
@@ -226,7 +228,7 @@ class Questions:
         **cost: Any,
     ) -> Release:
         """The median of a column: :meth:`quantile` at one half."""
-        text = label or _text(f"median({column})", by)
+        text = label or _text(f"median({_column(column, bounds)})", by)
         return self.quantile(
             column, 0.5, by=by, bounds=bounds, interval=interval, where=where, label=text, **cost
         )
@@ -327,7 +329,7 @@ class Questions:
                 ),
             )
 
-        return self._ask(make, label or f"{name}({', '.join(names)})", where, **cost)
+        return self._ask(make, label or f"{name}({_column(', '.join(names), bounds)})", where, **cost)
 
     def keys(self, column: str, *, where: Any = None, label: str | None = None, **cost: Any) -> Release:
         """The values of a column that enough units have, with how many have each; needs δ > 0.
@@ -368,6 +370,10 @@ class Questions:
 
 def _text(question: str, by: str | Sequence[str] | None) -> str:
     return question if by is None else f"{question} by {', '.join(_names(by))}"
+
+
+def _column(column: str, bounds: Any) -> str:
+    return f"{column}, bounds=dp" if isinstance(bounds, str) and bounds == "dp" else column
 
 
 def _names(columns: str | Sequence[str]) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ class Release:
         """The question, as it stands in the ledger."""
         self.guarantee = guarantee
         """What is promised about this answer; other releases on the same data add to it."""
+        self.bounds: dict[str, tuple[float, float]] | None = None
+        """The bounds that were bought for this answer with bounds="dp", by column."""
         self._answer = answer
 
     def _filled(self) -> Answer:
@@ -106,7 +108,8 @@ class Release:
         if shown.empty:
             return f"{self.label}: nothing passed the threshold\n{self.guarantee}"
         if len(shown) > 1 or "low" not in shown:
-            return f"{self.label}\n{shown.to_string()}\n{self.guarantee}"
+            table = shown.to_string(float_format=lambda number: f"{number:.6g}")
+            return f"{self.label}\n{table}\n{self.guarantee}"
         value, low, high = (
             f"{number:.6g}" if isinstance(number, float) else str(number) for number in shown.iloc[0]
         )

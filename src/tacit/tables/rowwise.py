@@ -139,7 +139,8 @@ def _resolved(expression: Any, stand_in: ir.Table) -> ir.Value:
         elif callable(expression):
             value = expression(stand_in)
     except Exception as error:
-        told, columns = str(error).partition("\n")[0], ", ".join(stand_in.columns)
+        told = str(error).partition("\n")[0]
+        columns = ", ".join(name for name in stand_in.columns if not name.startswith("__"))
         raise InvalidValue("expression", told, needed, f"The columns are {columns}.") from error
     if not isinstance(value, ir.Value):
         raise InvalidValue("expression", type(value).__name__, needed, "For example ibis._.age > 40.")

@@ -77,8 +77,7 @@ class Source:
 
         If the engine fails, its message, its warnings and its log are withheld.
         """
-        if self._closed:
-            raise SourceMissing("The source is closed.", "Open it again.")
+        self.require_open()
         with ExitStack() as silence:
             if not self._show:
                 silence.enter_context(_silent(self._connection))
@@ -97,6 +96,11 @@ class Source:
             "with show_engine_errors=True.",
             engine=self.backend,
         )
+
+    def require_open(self) -> None:
+        """Raise unless there is still something to read from."""
+        if self._closed:
+            raise SourceMissing("The source is closed.", "Open it again.")
 
     def key(self, table: ir.Table, name: str) -> ir.Value:
         """What to group ``table`` by for the categories of a column: cheaper than the column itself.

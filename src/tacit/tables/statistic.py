@@ -28,8 +28,8 @@ Estimate = Callable[[Sequence[Array]], Array]
 class Statistic:
     """One question. It names its event before anything is read, then asks for cells, then answers.
 
-    :meth:`finish` returns the answer, or another statistic that asks for more: one whose bounds had to
-    be bought first.
+    :meth:`finish` returns the answer, or, where bounds had to be bought first, the statistic that goes on
+    with them.
     """
 
     label: str
@@ -37,6 +37,8 @@ class Statistic:
     """Whether it needs no noise on cells, only a choice among candidates."""
     discovering = False
     """Whether it needs a δ of its own."""
+    bought: dict[str, tuple[float, float]] | None = None
+    """The bounds that were bought for it, by column."""
 
     def event(self, share: Share, context: Context) -> events.Event:
         """What is charged for this share."""

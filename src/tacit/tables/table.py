@@ -137,16 +137,25 @@ class Table(Questions):
             missing=missing,
         )
         schema = self.schema.with_column(name, column)
-        table = self.expression.mutate(**{name: clean(made, column)})
+        table = self.expression.mutate(**{name: clean(made, column)}).view()
         return Table(self.source, table, schema, self.ledger, self.context, self._described, self._filtered)
 
     def batch(self, *, epsilon: float, delta: float = 0.0) -> Batch:
         """Several questions for one budget: ``with table.batch(epsilon=1.0) as b: n = b.count()``."""
         return Batch(self, epsilon, delta)
 
-    def _ask(  # type: ignore[override]
-        self, make: Any, label: str | None, where: Any, *, epsilon: Any = None, delta: float = 0.0
+    def _ask(
+        self,
+        make: Any,
+        label: str | None,
+        where: Any,
+        *,
+        epsilon: Any = None,
+        delta: float = 0.0,
+        **unknown: Any,
     ) -> Release:
+        if unknown:
+            raise TypeError(f"a question takes epsilon= and delta=, not {', '.join(unknown)}=")
         if epsilon is None:
             raise InvalidValue("epsilon", None, "given", "Every answer has a price: epsilon=0.1, say.")
         batch = Batch(self, epsilon, delta)
