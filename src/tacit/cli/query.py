@@ -52,6 +52,10 @@ def query(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show costs and expected errors; spend and read nothing.")
     ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="A guess of the number of rows, for --dry-run.", show_default="the schema's"),
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     format: Annotated[
         str | None, typer.Option(help="table, json or csv.", show_default="by the ending of --out, or table")
@@ -111,7 +115,7 @@ def query(
                 chosen = {"interval": confidence} if question.name in ("median", "quantile") else {}
                 releases.append(ask(batch, question, table.schema, **chosen))
             if dry_run:
-                _show_plan(batch, book, style, out)
+                _show_plan(batch, book, style, out, rows)
                 return
             from tacit.cli.answers import answer_of
 
@@ -264,8 +268,8 @@ def _up(value: float, digits: int = 6) -> str:
     return f"{float(ceiling(value, digits)):g}"
 
 
-def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None) -> None:
-    plans, whole = batch.plan(), batch.guarantee
+def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_guessed: int | None) -> None:
+    plans, whole = batch.plan(rows=rows_guessed), batch.guarantee
     spent, remaining = ledger.spent().epsilon, ledger.remaining()
     after = ledger.preview(whole.event, delta=whole.delta or None)
     left = None if after is None else max(0.0, ledger.budget.epsilon - after)

@@ -172,7 +172,7 @@ class CellStatistic(Statistic):
         if self.typical is None:
             return None, ""
         if context.rows is None:
-            return None, "declare rows in the schema to see the expected error"
+            return None, "depends on the number of rows: declare or guess it"
         noisy = self.typical(context.rows)
         values = self.estimate(noisy)
         low, high = self._simulated_interval(noises, noisy, values, 0.95, False)
