@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract import cases  # noqa: F401  (fills the registry)
+from contract import cases, table_cases  # noqa: F401  (fill the registry)
 from contract.registry import (
     REGISTRY,
     Case,

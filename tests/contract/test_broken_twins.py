@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract import broken, cases
+from contract import broken, cases, table_cases  # noqa: F401  (fills the registry)
 from contract.registry import (
     REGISTRY,
     Case,

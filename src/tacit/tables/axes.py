@@ -85,6 +85,7 @@ class Grid(Axis):
 
     @property
     def column(self) -> str:  # type: ignore[override]
+        """The column of the value."""
         return self.value.column
 
     @property
