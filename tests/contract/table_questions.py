@@ -175,7 +175,8 @@ class Asked:
         if isinstance(self.statistic, BoughtBounds):
             return self.bought(rows, runs)
         outcomes = (self.statistic.finish(exact, self.share, self.context) for _ in range(runs))
-        return np.array([np.ravel(outcome.values) for outcome in outcomes]).astype(np.int64)
+        seen = np.array([np.ravel(outcome.values) for outcome in outcomes])
+        return seen.clip(-(2**62), 2**62).astype(np.int64)
 
     def noisy(self, exact: tuple[Any, ...], runs: int) -> np.ndarray:
         """Noisy cells side by side. Noise is independent in all cells, so many runs are one large array."""

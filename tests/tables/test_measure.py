@@ -15,6 +15,7 @@ from tacit import Column, Schema, Unit
 from tacit.relations import Relation
 from tacit.tables.axes import Axis, Bins, Grid, key_axis
 from tacit.tables.measure import FRACTIONS, Block, Measurement, measure
+from tacit.tables.selection import _scores
 from tacit.tables.source import connect
 from tacit.tables.values import value_of
 
@@ -212,3 +213,24 @@ def test_one_query_for_the_same_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     source.close()
     assert len(ran) == 2
     assert tacit.tables is not None
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("scale", [0.3, 2.0, 40.0])
+def test_a_row_moves_no_score_of_a_quantile_farther_than_claimed(fraction: float, scale: float) -> None:
+    """By max(q, 1−q) when it is added, by 1 when it is replaced; and some row does move one as far."""
+    rng = np.random.default_rng(8)
+    reached, replaced = 0.0, 0.0
+    for _ in range(2000):
+        counts = rng.integers(0, rng.choice([2, 12, 200]), 9).astype(float)
+        before = _scores(counts, fraction, 1.5, scale)
+        added, moved = counts.copy(), counts.copy()
+        added[rng.integers(9)] += 1
+        here, there = rng.permutation(9)[:2]
+        if counts[here] > 0:
+            moved[here] -= 1
+            moved[there] += 1
+        reached = max(reached, np.abs(_scores(added, fraction, 1.5, scale) - before).max())
+        replaced = max(replaced, np.abs(_scores(moved, fraction, 1.5, scale) - before).max())
+    assert reached == pytest.approx(max(fraction, 1 - fraction))
+    assert replaced == pytest.approx(1.0)

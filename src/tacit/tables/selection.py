@@ -46,10 +46,13 @@ def _chooser(
 class Quantiles(Statistic):
     """Values below which given fractions of the rows lie, chosen on the grid of the column's bounds.
 
-    Candidate v has the score −d, d = max(0, L − qn, qn − (L+E)), where L rows are below v, E at it and n
-    in all: how many rows v is away from being a q-quantile. Adding or removing a row changes L − qn
-    by 1−q or −q, so a score moves by at most Δ = max(q, 1−q); replacing one, by at most 1 ≤ 2Δ. A
-    person counts ``rows`` times that.
+    Candidate v has the score −d, d = max(0, |L + E/2 − qn| − max(0, E/2 − b)), where L rows are below v, E in
+    its cell and n in all: how many rows the middle of the cell is away from the quantile, except that a
+    cell with many rows (ties) is as good anywhere inside as b rows from its edge. b = 2Δ/ε is the scale of
+    the choice in rows, and public. Adding a row below v moves L + E/2 − qn by 1−q, above it by −q,
+    and one in its cell by ½−q and the subtracted term by at most ½; so a score moves by at most
+    Δ = max(q, 1−q) = ½ + |½−q|. Replacing a row moves it by at most 1 ≤ 2Δ. A person counts ``rows``
+    times that.
 
     Several quantiles share the budget evenly and are put in order. Groups are parts: a row enters one
     (under ``replace_one``, two), and a person's rows, spread over several, shift the scores in
@@ -128,7 +131,7 @@ class Quantiles(Statistic):
         picked = []
         for fraction, choose in zip(self.fractions, choosers, strict=True):
             rows = 2 * choose.sensitivity / choose.epsilon
-            picked.append(choose(_scores(counts, fraction, side * rows * math.log(0.5 / miss))))
+            picked.append(choose(_scores(counts, fraction, side * rows * math.log(0.5 / miss), rows)))
         places = np.argsort(self.fractions, kind="stable")
         ordered = np.empty(len(picked), dtype=np.int64)
         ordered[places] = np.sort(picked)
@@ -174,12 +177,13 @@ class Quantiles(Statistic):
         return None, f"about ±{rows:.3g} rows in rank, and half a step of {self.grid.value.scale.step:g}"
 
 
-def _scores(counts: NDArray[Any], fraction: float, offset: float) -> NDArray[np.float64]:
+def _scores(counts: NDArray[Any], fraction: float, offset: float, scale: float) -> NDArray[np.float64]:
     """−(rows that each candidate is away from the fraction, moved by ``offset`` rows)."""
     upto = np.cumsum(counts)
-    below = upto - counts
+    middle = upto - counts / 2
     target = fraction * upto[-1] + offset
-    scores: NDArray[np.float64] = -np.maximum(0.0, np.maximum(below - target, target - upto))
+    ties = np.maximum(0.0, counts / 2 - scale)
+    scores: NDArray[np.float64] = -np.maximum(0.0, np.abs(middle - target) - ties)
     return scores
 
 
