@@ -320,6 +320,7 @@ class Scales:
         return Noise(draw, self.cdf)
 
 
+Bad = tuple[str, Callable[[tables.Table], Any]]
 QUESTIONS: dict[str, Question] = {}
 """The questions of the registry, by name."""
 SCALES: dict[str, Scales] = {}
@@ -333,37 +334,21 @@ def of_cells(
     fewer: Rows,
     parts: tuple[tuple[float, int], ...],
     event: events.Event,
-    *bad: tuple[str, Callable[[tables.Table], Any]],
+    *bad: Bad,
 ) -> None:
     """Register a statistic made of noisy cells, and the unit that ``more`` has and ``fewer`` has not."""
     scales = SCALES[f"table_{name}"] = Scales(parts, gaussian=question.delta > 0)
     rule = audit.Split(seed=0) if question.delta else audit.Fixed(1 - 1e-9)
     number = 50_000 if question.delta else 20_000
-    pair = Pair(
-        BASE + more,
-        BASE + fewer,
-        scales.loss(question, BASE + more, BASE + fewer),
-        runs,
-        (number, number),
-        rule,
-    )
+    one, other = BASE + more, BASE + fewer
+    pair = Pair(one, other, scales.loss(question, one, other), runs, (number, number), rule)
     of_table(name, question, pair, scales.noise(question, pair.neighbour), event, *bad)
 
 
-def of_table(
-    name: str,
-    question: Question,
-    pair: Pair,
-    noise: Noise,
-    event: events.Event,
-    *bad: tuple[str, Callable[[tables.Table], Any]],
-) -> None:
+def of_table(name: str, question: Question, pair: Pair, noise: Noise, event: events.Event, *bad: Bad) -> None:
     """Register a question."""
     QUESTIONS[f"table_{name}"] = question
-    refused = [
-        *((f"{cost}", lambda table, cost=cost: question.ask(table, **cost)) for cost in BAD_COSTS),
-        *((what, call) for what, call in bad),
-    ]
+    costs = [(f"{cost}", lambda table, cost=cost: question.ask(table, **cost)) for cost in BAD_COSTS]
     register(
         Case(
             name=f"table_{name}",
@@ -375,7 +360,8 @@ def of_table(
             pair=pair,
             noise=noise,
             bad_inputs=tuple(
-                (what, lambda call=call: refusing(question, call), InvalidValue) for what, call in refused
+                (what, lambda call=call: refusing(question, call), InvalidValue)
+                for what, call in (*costs, *bad)
             ),
         )
     )

@@ -14,8 +14,8 @@ import pytest
 import tacit
 
 HEAVY = (
-    "dp_accounting", "duckdb", "ibis", "jinja2", "matplotlib", "opacus", "opendp", "pandas", "pyarrow", "pyspark", "sqlalchemy",
-    "torch", "typer",
+    "dp_accounting", "duckdb", "ibis", "jinja2", "matplotlib", "opacus", "opendp", "pandas", "pyarrow",
+    "pyspark", "sqlalchemy", "torch", "typer",
 )  # fmt: skip
 
 
