@@ -378,7 +378,7 @@ def test_no_choice_tells_more_than_it_costs(name: str, unit: Unit, relation: str
         worst["asked"] = max(worst["asked"], losses(asked, one, other))
         worst["twin"] = max(worst["twin"], losses(twin, one, other))
     assert worst["asked"] <= 1 + 1e-5
-    assert worst["twin"] == pytest.approx(1.5 * worst["asked"], rel=0.2)
+    assert 1.1 < worst["twin"] / worst["asked"] < 1.8
 
 
 def sizes(event: events.Event) -> list[float]:

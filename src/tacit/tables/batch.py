@@ -125,11 +125,9 @@ class Batch(Questions):
         return self._guarantee(self.event) if self._asked else self._nothing()
 
     def _part_of_delta(self, event: events.Event) -> float:
-        return (
-            self._delta
-            if accounting.epsilon(event, 0.0, relation=self._table.relation) == float("inf")
-            else 0.0
-        )
+        """0 where the event is within ε without any δ, else the batch's δ."""
+        pure = accounting.epsilon(event, 0.0, relation=self._table.relation)
+        return 0.0 if pure <= self._epsilon * (1 + 1e-9) else self._delta
 
     def _cost(self, event: events.Event, delta: float) -> float:
         spent = accounting.epsilon(event, delta, relation=self._table.relation)

@@ -115,7 +115,7 @@ class Keys(Statistic):
 
 def exponents(column: str, kind: str) -> Bins:
     """Bins between powers of two, positive and negative, with one around zero."""
-    powers = [2.0**j for j in range(0 if kind == "integer" else -20, 64 if kind == "number" else 54)]
+    powers = [2.0**j for j in (range(53) if kind == "integer" else range(-20, 64))]
     edges = (-math.inf, *(-power for power in reversed(powers)), *powers, math.inf)
     return Bins(column, kind, edges, edges)
 
@@ -148,7 +148,7 @@ class LearnedBounds(Statistic):
         noisy = noise(cells)[..., 0]
         passed = np.nonzero(noisy > noise.half_width(1 - FALSE_BIN, axis.size))[0]
         places = passed if passed.size else np.array([noisy.argmax()])
-        limit = 2.0**63 if self.type == "number" else 2.0**53
+        limit = 2 * axis.edges[-2]
         low, high = axis.edges[places[0]], axis.edges[places[-1] + 1]
         return max(low, -limit), min(high, limit)
 

@@ -338,9 +338,13 @@ class Questions:
         """
 
         def make(text: str, table: Any, condition: Any) -> Statistic:
-            if table.schema[column].type not in ("text", "integer"):
+            known = table.schema[column]
+            if known.type not in ("text", "integer", "category") or known.categories is not None:
                 raise InvalidValue(
-                    "column", column, "of type text or integer", "Other keys are declared; see histogram()."
+                    "column",
+                    column,
+                    "of type text, integer or category, without declared categories",
+                    "Declared keys are counted by histogram().",
                 )
             return Keys(text, column, condition)
 

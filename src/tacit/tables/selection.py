@@ -25,6 +25,9 @@ __all__ = ["CANDIDATES", "Quantiles", "Top"]
 CANDIDATES = 16
 """log2 of the most candidates for a quantile."""
 
+ROUNDED = 2.0**-19
+"""What rounding scores to a mechanism's grid adds to the sensitivity for each group that a unit may touch."""
+
 ENDS = 0.1
 """The part of a quantile's share that each end of its interval gets."""
 
@@ -56,8 +59,8 @@ class Quantiles(Statistic):
 
     Several quantiles share the budget evenly and are put in order. Groups are parts: a row enters one
     (under ``replace_one``, two), and a person's rows, spread over several, shift the scores in
-    proportion, so that the losses of the parts add up to at most the ε of one choice. The event is
-    one choice per quantile.
+    proportion, so that the losses of the parts add up to at most the ε of one choice; the sensitivity
+    is widened by what rounding the scores of each group may add. The event is one choice per quantile.
 
     The interval costs a fifth of the share. Each end is a choice of its own, aimed s rows before
     and after the quantile; the chance that it lands beyond is e^(−s/b)/2 for scores that fall
@@ -80,7 +83,8 @@ class Quantiles(Statistic):
         reach = max(fraction, 1 - fraction)
         if context.relation is Relation.REPLACE_ONE:
             reach = 2 * reach if self.axes or context.unit.column else 1.0
-        return reach * context.unit.rows
+        groups = math.prod(axis.size for axis in self.axes)
+        return reach * context.unit.rows * (1 + ROUNDED * (groups if self.axes else 0))
 
     def _choosers(self, share: Share, context: Context) -> dict[str, list[Any]]:
         """One choice per fraction, for the value and for either end of its interval."""

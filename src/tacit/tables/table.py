@@ -74,6 +74,7 @@ class Table(Questions):
             and self.unit.column is None
             and not self._filtered
             and self.schema[column].missing is not None
+            and (self.schema[column].categories is None or self.schema[column].type == "boolean")
         )
 
     def filter(self, *conditions: Any) -> Table:

@@ -141,6 +141,8 @@ def bounds_of(name: str, column: Column, bounds: Any) -> tuple[float, float]:
     low, high = (number_of(name, column, bound) for bound in given)
     if not low < high:
         raise InvalidValue("bounds", given, "ordered, low before high")
+    if high - low < 2.0**-400:
+        raise InvalidValue("bounds", given, "at least 2^-400 apart", "Measure in another unit.")
     return low, high
 
 
