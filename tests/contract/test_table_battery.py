@@ -163,6 +163,17 @@ def check_without(name: str, moved: Callable[..., Any]) -> None:
         check_audit(replace(case, pair=replace(case.pair, run=run)))
 
 
+def shrink_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = measure._shrunk
+
+    def unshrunk(cell: Any, rows: Any, most: int, block: Any, *, shared: bool) -> Any:
+        return everything(cell, rows, 10**6, block, shared=shared)
+
+    weight = measure._weight
+    monkeypatch.setattr(measure, "_weight", lambda rows, most: weight(rows, 10**6))
+    monkeypatch.setattr(measure, "_shrunk", unshrunk)
+
+
 class TestTwins:
     @pytest.mark.parametrize(
         "name",
@@ -180,7 +191,7 @@ class TestTwins:
         ["table_count_person", "table_sum_person", "table_mean_gaussian", "table_histogram_person"],
     )
     def test_people_who_are_not_shrunk(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(measure, "_shrunk", lambda cell, *rest, **shared: cell)
+        shrink_nobody(monkeypatch)
         check_without(name, cache(engine_cells))
 
     @pytest.mark.parametrize("name", ["table_quantile_person", "table_top_person"])
@@ -188,7 +199,7 @@ class TestTwins:
         question, case = QUESTIONS[name], REGISTRY[name]
         one, other = (cells(question, rows)[0] for rows in (case.pair.value, case.pair.neighbour))
         assert np.abs(one - other).sum() <= 3 * FRACTIONS
-        monkeypatch.setattr(measure, "_shrunk", lambda cell, *rest, **shared: cell)
+        shrink_nobody(monkeypatch)
         one, other = (engine_cells(question, rows)[0] for rows in (case.pair.value, case.pair.neighbour))
         assert np.abs(one - other).sum() == 7 * FRACTIONS
 

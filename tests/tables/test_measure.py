@@ -13,7 +13,7 @@ import pytest
 import tacit
 from tacit import Column, Schema, Unit
 from tacit.relations import Relation
-from tacit.tables.axes import Axis, Bins, Grid, key_axis
+from tacit.tables.axes import Axis, Bins, Grid, bins_of, key_axis
 from tacit.tables.measure import FRACTIONS, Block, Measurement, measure
 from tacit.tables.selection import _scores
 from tacit.tables.source import connect
@@ -234,3 +234,52 @@ def test_a_row_moves_no_score_of_a_quantile_farther_than_claimed(fraction: float
         replaced = max(replaced, np.abs(_scores(moved, fraction, 1.5, scale) - before).max())
     assert reached == pytest.approx(max(fraction, 1 - fraction))
     assert replaced == pytest.approx(1.0)
+
+
+def test_counting_people_by_reading_twice_is_the_same_sum() -> None:
+    generator = np.random.default_rng(4)
+    size, unit = 3_000, Unit("who", 3)
+    data = pd.DataFrame(
+        {
+            "age": generator.integers(10, 95, size),
+            "sex": generator.choice(["F", "M", "?", None], size),
+            "who": np.where(generator.random(size) < 0.1, None, generator.integers(0, 700, size).astype(str)),
+        }
+    )
+    data.loc[:400, "who"] = "the same"
+    schema = Schema({name: COLUMNS[name] for name in ("age", "sex")}, unit=unit)
+    source = connect(data, schema)
+    wanted = [Measurement(Block("count"), (key_axis(schema, "sex"), bins_of(schema, "age", [20, 30, 33, 80])))]
+    assert source.steady
+    (twice,) = measure(source, source.table, unit, wanted)
+    source.steady = False
+    (once,) = measure(source, source.table, unit, wanted)
+    source.close()
+    assert once.sum() > 0
+    assert twice.tolist() == once.tolist()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.7, 91.3), (0.0, 2e5), (1e-9, 3e-9), (-1e100, 1e100)])
+@pytest.mark.parametrize("count", [1, 3, 10, 20, 49, 64])
+def test_equal_bins_agree_with_their_edges(low: float, high: float, count: int) -> None:
+    """Values at and beside every edge, whether the bin is computed or searched for."""
+    schema = Schema({"x": Column("number", bounds=(low, high))})
+    axis = bins_of(schema, "x", count)
+    assert isinstance(axis, Bins)
+    edges = np.array(axis.edges)
+    beside = [edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)]
+    x = np.clip(np.concatenate([*beside, np.random.default_rng(1).uniform(low / 2, high / 2, 500)]), low, high)
+    source = connect(pd.DataFrame({"x": x}), schema)
+    (cells,) = measure(source, source.table, Unit(), [Measurement(Block("count"), (axis,))])
+    source.close()
+    expected = np.minimum(np.searchsorted(edges, x, side="right") - 1, count - 1)
+    assert cells[:, 0].tolist() == np.bincount(expected, minlength=count).tolist()
+
+
+def test_some_equal_bins_are_computed_and_some_searched_for() -> None:
+    schema = Schema({"x": Column("number", bounds=(0.0, 2e5)), "y": Column("number", bounds=(-3.7, 91.3))})
+    regular, irregular = bins_of(schema, "x", 20), bins_of(schema, "y", 49)
+    assert isinstance(regular, Bins)
+    assert isinstance(irregular, Bins)
+    assert regular._width == 1e4
+    assert irregular._width is None

@@ -117,16 +117,38 @@ class Bins(Axis):
     type: str
     edges: tuple[float, ...]
     names: tuple[Any, ...]
+    inside: bool = False
+    """Whether every value of the column lies between the first edge and the last."""
 
     @property
     def size(self) -> int:
         return len(self.edges) - 1
+
+    @property
+    def _width(self) -> float | None:
+        """w where ⌊(x − e0)/w⌋ is the bin of every x; None where the edges are not that regular.
+
+        Subtracting, dividing by a positive number and rounding down never reverse an order, in
+        floating point either, so it is enough that each edge and the number just below it come out right.
+        """
+        edges = np.array(self.edges)
+        if not np.isfinite(edges).all():
+            return None
+        width = (self.edges[-1] - self.edges[0]) / self.size
+        below = np.nextafter(edges[1:], -np.inf)
+        at, before = (np.floor((points - edges[0]) / width) for points in (edges, below))
+        exact = (at == np.arange(self.size + 1)).all() and (before == np.arange(self.size)).all()
+        return width if exact else None
 
     def labels(self) -> pd.Index:
         return pd.IntervalIndex.from_breaks(list(self.names), closed="left", name=self.column)
 
     def key(self, source: Source, table: ir.Table) -> ir.Value:
         number = numeric(table, self.column, self.type)
+        width = self._width
+        if width is not None and self.inside:
+            place = ((number.cast("float64") - self.edges[0]) / width).floor().cast("int64")
+            return ibis.ifelse(place == self.size, self.size - 1, place)
         inside = number.notnull()
         if math.isfinite(self.edges[0]):
             inside &= number >= self.edges[0]
@@ -214,4 +236,7 @@ def _bins(name: str, column: Column, numbers: list[float], names: list[Any]) -> 
     if len(numbers) - 1 > MOST_BINS:
         raise InvalidValue("edges", len(numbers), f"such that there are at most {MOST_BINS} bins")
     shown = [pd.Timestamp(edge) for edge in names] if column.type == "date" else names
-    return Bins(name, column.type, tuple(numbers), tuple(shown))
+    bounded = column.bounds is not None or column.type == "boolean"
+    low, high = bounds_of(name, column, None) if bounded else (-math.inf, math.inf)
+    inside = numbers[0] <= low and high <= numbers[-1]
+    return Bins(name, column.type, tuple(numbers), tuple(shown), inside)

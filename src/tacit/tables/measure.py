@@ -30,7 +30,7 @@ their sum is at most kS, and the bounds above hold with k in front.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,15 +177,22 @@ def _prepared(source: Source, table: ir.Table, axes: Sequence[Axis], blocks: Seq
     return first.select(*(name for name in columns if name.startswith("key") or name == UNIT), **parts)
 
 
-def _sums(rows: ir.Table, blocks: Sequence[Block]) -> dict[str, ir.IntegerValue]:
+def _sums(
+    rows: ir.Table, blocks: Sequence[Block], add: Callable[[ir.IntegerValue], ir.IntegerScalar] = total
+) -> dict[str, ir.IntegerValue]:
     """For each block, how many rows count and the sum of each of its parts."""
     sums: dict[str, ir.IntegerValue] = {}
     for i, block in enumerate(blocks):
         whole = block.kind == "count" and block.where is None
         sums[f"n{i}"] = rows.count() if whole else rows[f"c{i}_0"].count()
         for j in range(block.summed):
-            sums[f"c{i}_{j}"] = total(rows[f"c{i}_{j}"])
+            sums[f"c{i}_{j}"] = add(rows[f"c{i}_{j}"])
     return sums
+
+
+def _inner_total(value: ir.IntegerValue) -> ir.IntegerScalar:
+    """The exact sum as the engine has it, for use inside a query; to narrow it costs as much as the sum."""
+    return value.sum().fill_null(0)
 
 
 def _rows(
@@ -210,31 +217,43 @@ def _people(
     """Cells of people: those with more than ``unit.rows`` rows are shrunk to that."""
     keys = [f"key{i}" for i in range(len(axes))]
     rows = _prepared(source, table, axes, blocks)
-    each = rows.group_by([UNIT, *keys]).aggregate(**_sums(rows, blocks))
-    if axes:
+    if axes and source.steady and all(block.kind == "count" and block.where is None for block in blocks):
+        sums = _counts_of_people(rows, keys, unit, blocks)
+    else:
+        sums = _sums_of_people(rows, keys, unit, blocks)
+    found = _Found(source, sums, axes)
+    for i, block in enumerate(blocks):
+        cells = 1 if block.signed else block.summed + 1
+        yield np.stack([found.cells(f"s{i}_{j}") for j in range(cells)], axis=-1)
+
+
+def _counts_of_people(
+    rows: ir.Table, keys: Sequence[str], unit: Unit, blocks: Sequence[Block]
+) -> ir.Table:
+    """As :func:`_sums_of_people`, several times faster, where the table may be read twice."""
+    each = rows.group_by(UNIT).aggregate(all=rows.count())
+    each = each.select(person=each[UNIT], weight=_weight(each["all"], unit.rows))
+    joined = rows.inner_join(each, rows[UNIT] == each.person)
+    return joined.group_by(keys).aggregate(**{f"s{i}_0": total(joined.weight) for i in range(len(blocks))})
+
+
+def _sums_of_people(rows: ir.Table, keys: Sequence[str], unit: Unit, blocks: Sequence[Block]) -> ir.Table:
+    each = rows.group_by([UNIT, *keys]).aggregate(**_sums(rows, blocks, _inner_total))
+    if keys:
         each = each.mutate(
             **{f"all{i}": each[f"n{i}"].sum().over(group_by=UNIT).cast("int64") for i in range(len(blocks))}
         )
-    sums, layout = {}, []
+    sums = {}
     for i, block in enumerate(blocks):
-        number = each[f"all{i}"] if axes else each[f"n{i}"]
-        cells = _cells_of_person(each, i, block, unit, shared=bool(axes))
-        layout.append(len(cells))
-        for j, cell in enumerate(cells):
-            sums[f"s{i}_{j}"] = total(_shrunk(cell, number, unit.rows, block, shared=bool(axes)))
-    grouped = each.group_by(keys) if axes else each
-    found = _Found(source, grouped.aggregate(**sums), axes)
-    for i, cells_of_block in enumerate(layout):
-        yield np.stack([found.cells(f"s{i}_{j}") for j in range(cells_of_block)], axis=-1)
+        number = each[f"all{i}"] if keys else each[f"n{i}"]
+        for j, cell in enumerate(_cells_of_person(each, i, block)):
+            sums[f"s{i}_{j}"] = total(_shrunk(cell, number, unit.rows, block, shared=bool(keys)))
+    return (each.group_by(keys) if keys else each).aggregate(**sums)
 
 
-def _cells_of_person(
-    each: ir.Table, i: int, block: Block, unit: Unit, *, shared: bool
-) -> list[ir.IntegerValue]:
+def _cells_of_person(each: ir.Table, i: int, block: Block) -> list[ir.IntegerValue]:
     if block.signed:
         return [each[f"c{i}_0"]]
-    if block.kind == "count":
-        return [each[f"n{i}"] * FRACTIONS if shared else each[f"n{i}"]]
     cells = block.cells([each[f"c{i}_{j}"] for j in range(block.summed)])
     rest = each[f"n{i}"] * block.mass_per_row
     for cell in cells:
@@ -246,13 +265,23 @@ def _shrunk(
     cell: ir.IntegerValue, rows: ir.IntegerValue, most: int, block: Block, *, shared: bool
 ) -> ir.IntegerValue:
     """The cell of a person with ``rows`` rows, as if she had at most ``most``; towards zero."""
-    if block.kind == "count" and not shared:
-        return ibis.ifelse(rows > most, ibis.literal(most, "int64"), cell)
+    if block.kind == "count":
+        return cell * _weight(rows, most) if shared else ibis.ifelse(rows > most, _whole(most), cell)
     share = cell.abs().cast("float64") * float(most) / rows.nullif(0).cast("float64") * ROUNDED_DOWN
     smaller = share.floor().cast("int64")
     if block.signed:
         smaller = ibis.ifelse(cell < 0, -smaller, smaller)
     return ibis.ifelse(rows > most, smaller, cell)
+
+
+def _weight(rows: ir.IntegerValue, most: int) -> ir.IntegerValue:
+    """What each row of a person with ``rows`` rows counts, in fractions of one: at most most/rows."""
+    share = float(most * FRACTIONS) / rows.nullif(0).cast("float64") * ROUNDED_DOWN
+    return ibis.ifelse(rows > most, share.floor().cast("int64"), _whole(FRACTIONS))
+
+
+def _whole(number: int) -> ir.IntegerScalar:
+    return ibis.literal(number, "int64")
 
 
 class _Found:

@@ -53,7 +53,8 @@ class Source:
     ``table`` has the declared columns, in the schema's order and each in the one type of its kind:
     integer int64, number float64 (never NaN), boolean, date, category and text string (int64 where
     the categories are numbers); NULL where a value is missing. If the unit is a group, :data:`UNIT`
-    tells the groups apart, and rows without one are left out. Columns for :meth:`key` follow.
+    tells the groups apart, and rows without one are left out. Columns for :meth:`key` follow. ``steady``
+    says that reading it twice in one query gives the same rows, which somebody else's view may not.
 
     Guarantee: each row of ``table`` depends on one row of the source, and nothing that a row holds
     makes :meth:`run` fail, except lines that break the file format itself.
@@ -65,6 +66,7 @@ class Source:
     ) -> None:  # fmt: skip
         self.table = table
         self.backend: str = connection.name
+        self.steady = release is not None
         self._schema = schema
         self._connection = connection
         self._show = show_engine_errors
