@@ -249,7 +249,8 @@ def test_counting_people_by_reading_twice_is_the_same_sum() -> None:
     data.loc[:400, "who"] = "the same"
     schema = Schema({name: COLUMNS[name] for name in ("age", "sex")}, unit=unit)
     source = connect(data, schema)
-    wanted = [Measurement(Block("count"), (key_axis(schema, "sex"), bins_of(schema, "age", [20, 30, 33, 80])))]
+    axes = (key_axis(schema, "sex"), bins_of(schema, "age", [20, 30, 33, 80]))
+    wanted = [Measurement(Block("count"), axes)]
     assert source.steady
     (twice,) = measure(source, source.table, unit, wanted)
     source.steady = False
@@ -259,7 +260,9 @@ def test_counting_people_by_reading_twice_is_the_same_sum() -> None:
     assert twice.tolist() == once.tolist()
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.7, 91.3), (0.0, 2e5), (1e-9, 3e-9), (-1e100, 1e100)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1.0), (-3.7, 91.3), (0.0, 2e5), (1e-9, 3e-9), (-1e100, 1e100)]
+)
 @pytest.mark.parametrize("count", [1, 3, 10, 20, 49, 64])
 def test_equal_bins_agree_with_their_edges(low: float, high: float, count: int) -> None:
     """Values at and beside every edge, whether the bin is computed or searched for."""
@@ -268,7 +271,8 @@ def test_equal_bins_agree_with_their_edges(low: float, high: float, count: int) 
     assert isinstance(axis, Bins)
     edges = np.array(axis.edges)
     beside = [edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)]
-    x = np.clip(np.concatenate([*beside, np.random.default_rng(1).uniform(low / 2, high / 2, 500)]), low, high)
+    between = np.random.default_rng(1).uniform(low / 2, high / 2, 500)
+    x = np.clip(np.concatenate([*beside, between]), low, high)
     source = connect(pd.DataFrame({"x": x}), schema)
     (cells,) = measure(source, source.table, Unit(), [Measurement(Block("count"), (axis,))])
     source.close()
