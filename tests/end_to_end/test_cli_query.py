@@ -324,7 +324,7 @@ def test_a_missing_ledger_names_the_command_that_makes_one(run: Run) -> None:
         (["count()", "--schema", "no.toml"], "tacit schema init"),
         (["count()", "--schema", "data.csv"], "written in TOML"),
         (["count()", "--ledger", "data.csv"], "is not a ledger"),
-        (["count()", "--delimiter", ";"], "name another delimiter"),
+        (["count()", "--delimiter", ";"], "name that delimiter"),
         (["count()", "--delimiter", ";;"], "delimiter must be one character"),
     ],
 )

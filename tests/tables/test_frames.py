@@ -88,9 +88,10 @@ class TestFrames:
         zone = datetime.timezone(datetime.timedelta(hours=-5))
         late = datetime.datetime(2020, 1, 1, 23, tzinfo=zone)
         values = [DAY, late, np.datetime64("2020-01-02T05", "ns"), pd.Timestamp(DAY)]
-        lost = [pd.NaT, np.datetime64("20200-01-01", "D"), np.datetime64("NaT"), 20200102, "2020-02-30"]
-        found = column(pd.Series([*values, " 2020-01-02T09 ", *lost], dtype=object), Column("date"))
-        assert found == [DAY] * 5 + [None] * 5
+        lost = [pd.NaT, np.datetime64("NaT"), 20200102, "2020-02-30"]
+        far = [np.datetime64("20200-01-01", "D"), np.datetime64("-20200-01-01", "D")]
+        found = column(pd.Series([*values, " 2020-01-02T09 ", *far, *lost], dtype=object), Column("date"))
+        assert found == [DAY] * 5 + [datetime.date.max, datetime.date.min] + [None] * 4
 
     def test_one_value_does_not_change_how_others_are_read(self):
         """Mixed values take a slower road; it must lead to the same place."""

@@ -167,7 +167,7 @@ def test_ends_of_int64(backends):
         Column("integer", bounds=(-5, 5)): [-5],
         Column("number"): [-(2.0**63)],
         Column("boolean"): [None],
-        Column("text"): [str(-LONG - 1)],
+        Column("text"): [None],
         Column("integer", categories=(1, 2)): [None],
     })
 

@@ -26,7 +26,8 @@ The rules, by declared type; what fits none of them is missing:
 
 Text is a number if it is written in decimal digits with or without sign, point and exponent, or is
 ``inf`` or ``infinity``. Empty or blank text is missing; no other word is ("NA" is a category like any
-other, and no number). Numbers become text only if they are whole and at most 2⁵³ in size.
+other, and no number). Numbers become text or whole-number categories only if they are whole and below
+2⁵³ in size, where a number stored as a float is still the one that was meant.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _NUMBER = (
     f"^[{BLANKS}]*[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
     f"|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[{BLANKS}]*$"
 )
-_DAY = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]|$)"
+_DAY = "^([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}([ T]|$)"
 _NUMERIC = ("boolean", "integer", "wide", "float", "text", "null")
 _ACCEPTED = {
     "integer": _NUMERIC,
@@ -89,7 +90,9 @@ def _family(stored: dt.DataType) -> str:
 
 def accepts(stored: dt.DataType, column: Column) -> bool:
     """Whether values stored so can be read as the column is declared."""
-    return _family(stored) in _ACCEPTED[column.type]
+    family = _family(stored)
+    coded = column.type == "category" and column.categories and not isinstance(column.categories[0], str)
+    return family in _ACCEPTED[column.type] and not (coded and family == "date")
 
 
 def coded(column: Column) -> bool:
@@ -267,16 +270,21 @@ def _truth(text: ir.StringValue) -> ir.BooleanValue:
 
 
 def _whole(number: ir.NumericValue) -> ir.IntegerValue:
-    """Whole numbers as int64, everything else NULL."""
+    """Whole numbers below 2⁵³ in size as int64, everything else NULL."""
     if number.type().is_integer():
-        return number.cast("int64")
+        whole = number.cast("int64")
+        wide = number.type().nbytes == 8
+        return ibis.cases((whole.between(1 - LARGEST, LARGEST - 1), whole)) if wide else whole
     floor = clip(number, -LARGEST, LARGEST).floor()
-    return ibis.cases((floor.cast("float64") == number, floor))
+    below = number.abs() < float(LARGEST)
+    return ibis.cases(((floor.cast("float64") == number) & below, floor))
 
 
 def _as_text(value: ir.Value, family: str) -> ir.StringValue:
     if family in ("float", "wide"):
         value = _whole(value.cast("float64"))
+    elif family == "integer":
+        value = _whole(value)
     return value.cast("string")
 
 

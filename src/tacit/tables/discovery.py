@@ -20,7 +20,7 @@ from tacit.tables.measure import Block, Measurement
 from tacit.tables.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
 from tacit.tables.selection import Quantiles
-from tacit.tables.source import UNIT, Source
+from tacit.tables.source import UNIT, Source, text_of
 from tacit.tables.statistic import Cells, CellStatistic, Statistic, composed
 
 __all__ = ["BOUNDS_SHARE", "BoughtBounds", "Keys", "LearnedBounds", "exponents"]
@@ -76,15 +76,16 @@ class Keys(Statistic):
         """The exact counts of all keys, in the columns ``key`` and ``n``."""
         kept = table[self.column].notnull()
         table = table.filter(kept if self.where is None else kept & self.where)
-        key = table[self.column]
+        key = source.bytewise(table[self.column])
         if context.unit.column is None:
-            grouped = table.group_by(key=key).aggregate(n=table.count())
-            return [source.run(grouped)]
-        pairs = table.select(unit=table[UNIT], key=key).distinct()
-        digest = (pairs.unit.cast("string") + "\n" + pairs.key.cast("string")).hexdigest("md5")
-        ranked = pairs.mutate(place=ibis.row_number().over(group_by="unit", order_by=digest))
-        few = ranked.filter(ranked.place < context.unit.rows)
-        return [source.run(few.group_by("key").aggregate(n=few.count()))]
+            found = source.run(table.group_by(key=key).aggregate(n=table.count()))
+        else:
+            digest = (table[UNIT].cast("string") + "\n" + table[self.column].cast("string")).hexdigest("md5")
+            pairs = table.select(unit=table[UNIT], key=key, digest=digest).distinct()
+            ranked = pairs.mutate(place=ibis.row_number().over(group_by="unit", order_by="digest"))
+            few = ranked.filter(ranked.place < context.unit.rows)
+            found = source.run(few.group_by("key").aggregate(n=few.count()))
+        return [found.assign(key=[text_of(one) for one in found["key"]])]
 
     def finish(self, cells: Sequence[Any], share: Share, context: Context) -> Answer:
         """The keys that pass, with their noisy counts, the most frequent first."""

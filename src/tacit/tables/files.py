@@ -4,9 +4,12 @@ DuckDB would guess the dialect and the types of a CSV file from its rows, and re
 fit its guess; both depend on the data. Here the first line gives the names, every column is read as
 text, and what becomes of the text is decided row by row (see :mod:`tacit.tables.cleaning`). A line
 that has too few fields or is longer than 2 MB is left out, and one that is not UTF-8 wherever the
-query needs that field; surplus fields are ignored.
+query needs that field; surplus fields are ignored. It is read in one piece: DuckDB's parallel reader
+guesses where rows begin, and one quoted line break at such a place would cost millions of rows.
 
-What a row is, the file says: a quotation mark that opens and does not close makes one row of many.
+What a row is, the file says: a quotation mark that opens and does not close makes one row of many, and
+text in a Parquet file that is not UTF-8 cannot be read at all. That files keep to their format is an
+assumption of every guarantee, see :data:`WELL_FORMED`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ import pyarrow.parquet as pq
 
 from tacit.errors import InvalidValue, SourceMissing
 
-__all__ = ["Part", "paths_of", "tables_of"]
+__all__ = ["WELL_FORMED", "Part", "paths_of", "tables_of"]
+
+WELL_FORMED = "the files keep to their format: quotation marks closed, text in UTF-8"
 
 Part = tuple[ir.Table, Mapping[str, str]]
 """A stored table, and under which name it has each of its columns."""
@@ -127,7 +132,7 @@ def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str],
     connection.con.execute(
         f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv([{files}], columns = {{{columns}}}, "
         f"auto_detect = false, header = true, delim = {_quoted(delimiter)}, quote = '\"', escape = '\"', "
-        "ignore_errors = true, strict_mode = false, hive_partitioning = false)"
+        "ignore_errors = true, strict_mode = false, parallel = false, hive_partitioning = false)"
     )
     return connection.table(view), stored
 

@@ -3,7 +3,8 @@
 The type that pandas gives a column depends on its values: whole numbers with one gap are floats,
 mixed values are objects, and Arrow raises on objects it cannot make alike. So here every column of
 objects becomes a fixed Arrow type that the declaration alone decides, value by value; what does not
-fit is missing. Columns of any other type keep it, and the engine cleans them like those of a file.
+fit is missing. Columns of any other type keep it, and the engine cleans them like those of a file; so
+the types in which a frame holds its columns are taken as public.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tacit.errors import SourceMissing
 from tacit.schema import Column
@@ -30,6 +32,8 @@ __all__ = ["Frame", "frame_of"]
 
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)", re.I | re.A)
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]|$)", re.A)
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds from 1970 to the ends of the years 1 … 9999."""
 _MISSING = pa.string()
 """The type of a column without any value, which can be read as every other."""
 
@@ -83,9 +87,12 @@ def _pandas(frame: pd.DataFrame) -> Frame:
             return pa.nulls(len(series)).cast(_MISSING)
         plain = stored is not None or pd.api.types.infer_dtype(series, skipna=True) == "string"
         wanted = stored or pa.string()
+        if column is None and series.dtype == np.float64:
+            numbers = series.to_numpy()
+            return pa.array(numbers, mask=~(np.abs(numbers) < LARGEST))
         with suppress(Exception):
             if plain:
-                return _valid(pa.Array.from_pandas(series).cast(wanted, safe=False))
+                return _cast(pa.Array.from_pandas(series), wanted)
         return _converted(series.tolist(), _text if column is not None else _identity).cast(wanted)
 
     return Frame(list(frame.columns), kind, values)
@@ -122,7 +129,7 @@ def _polars(frame: Any) -> Frame:
         series, plain = at(frame, names[place]), natural(place)
         if plain is None:
             return _converted(series.to_list(), _reader(column))
-        return series.to_arrow().cast(plain, safe=False)
+        return _cast(series.to_arrow(), plain)
 
     return Frame(names, kind, values)
 
@@ -132,7 +139,7 @@ def _arrow(frame: pa.Table | pa.RecordBatch) -> Frame:
         return _readable(frame.schema.types[place])
 
     def values(place: int, column: Column | None) -> pa.Array | pa.ChunkedArray:
-        return _valid(frame.column(place).cast(kind(place, column), safe=False))
+        return _cast(frame.column(place), kind(place, column))
 
     return Frame(frame.schema.names, kind, values)
 
@@ -143,19 +150,39 @@ def _readable(stored: pa.DataType) -> pa.DataType:
         return _MISSING
     if pa.types.is_float16(stored):
         return pa.float32()
-    if pa.types.is_decimal256(stored):
+    if pa.types.is_decimal(stored):
         return pa.float64()
-    return stored
+    if pa.types.is_timestamp(stored):
+        return pa.timestamp("us")
+    return pa.date32() if pa.types.is_date(stored) else stored
 
 
-def _valid(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """With U+FFFD for what is not UTF-8, which Arrow lets pass and others raise on later."""
+def _cast(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Values of a type that was found :func:`_readable`; none raises, here or later in the engine.
+
+    Times are in UTC, within the years 1 … 9999. What is not UTF-8, which Arrow lets pass and others raise
+    on, becomes U+FFFD.
+    """
+    if pa.types.is_timestamp(values.type):
+        unit = values.type.unit
+        factor = {"s": 10**6, "ms": 10**3}.get(unit, 1)
+        low, high = _FIRST // factor, _LAST // factor
+        whole = values.cast(pa.int64())
+        if unit == "ns":
+            whole = pc.divide(pc.subtract(whole, pc.if_else(pc.less(whole, 0), 999, 0)), 1000)
+        whole = pc.max_element_wise(whole, low, skip_nulls=False)
+        return pc.multiply(pc.min_element_wise(whole, high, skip_nulls=False), factor).cast(wanted)
+    cast = values.cast(wanted, safe=False)
+    is_a = pa.types
+    text = (is_a.is_string, is_a.is_large_string, is_a.is_string_view, is_a.is_dictionary)
+    if not any(kind(wanted) for kind in text):
+        return cast
     with suppress(pa.ArrowInvalid):
-        values.validate(full=True)
-        return values
-    stored = values.cast(pa.binary()).to_pylist()
+        cast.validate(full=True)
+        return cast
+    stored = cast.cast(pa.binary()).to_pylist()
     texts = [None if value is None else value.decode("utf-8", "replace") for value in stored]
-    return pa.array(texts, type=pa.string()).cast(values.type)
+    return pa.array(texts, type=pa.string()).cast(cast.type)
 
 
 def _fixed(column: Column | None) -> pa.DataType:
@@ -184,11 +211,14 @@ def _converted(values: Iterable[Any], read: Callable[[Any], Any]) -> pa.Array:
 
 
 def _plain(value: np.generic) -> Any:
-    """A NumPy value as Python's own; a time beyond the years 1 … 9999 as none."""
-    if not isinstance(value, np.datetime64):
+    """A NumPy value as Python's own; a time beyond the years 1 … 9999 as the nearest one within."""
+    if not isinstance(value, np.datetime64) or np.isnat(value):
         return value.item()
+    day = value.astype("datetime64[D]").astype(np.int64)
     moment = value.astype("datetime64[us]").item()
-    return moment if isinstance(moment, datetime.datetime) else None
+    if isinstance(moment, datetime.datetime):
+        return moment
+    return datetime.datetime.max if day > 0 else datetime.datetime.min
 
 
 def _number(value: Any) -> float | None:
@@ -213,6 +243,8 @@ def _day(value: Any) -> datetime.date | None:
     if isinstance(value, str):
         found = _DAY.match(value.strip(BLANKS))
         return datetime.date.fromisoformat(found[1]) if found else None
+    if isinstance(value, datetime.datetime) and not 1 <= value.year <= 9999:
+        return datetime.date.max if value.year > 0 else datetime.date.min
     if isinstance(value, datetime.datetime):
         return (value if value.tzinfo is None else value.astimezone(datetime.UTC)).date()
     return value if isinstance(value, datetime.date) else None
@@ -225,15 +257,20 @@ def _text(value: Any) -> str | None:
         return str(value).lower()
     if isinstance(value, (int, float, Decimal)):
         whole = int(value)
-        return str(whole) if whole == value and abs(whole) <= LARGEST else None
+        return str(whole) if whole == value and abs(whole) < LARGEST else None
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
     return str(value) if isinstance(value, UUID) else None
 
 
 def _identity(value: Any) -> str | None:
-    """Text that tells two units apart; the same number is the same unit, whole or floating."""
+    """Text that tells two units apart; the same number is the same unit, whole or floating.
+
+    A float of 2⁵³ or more is none, for it stands for several whole numbers.
+    """
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        if isinstance(value, float) and abs(value) >= LARGEST:
+            return None
         return str(int(value)) if value == int(value) else repr(float(value))
     return value.isoformat() if isinstance(value, datetime.datetime) else _text(value)
 

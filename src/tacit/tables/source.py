@@ -34,17 +34,22 @@ import pyarrow as pa
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Schema
 from tacit.tables import cleaning
-from tacit.tables.files import Part, paths_of, tables_of
+from tacit.tables.files import WELL_FORMED, Part, paths_of, tables_of
 from tacit.tables.frames import Frame, frame_of
 from tacit.tables.pruning import prune
 
-__all__ = ["UNIT", "Source", "connect"]
+__all__ = ["UNIT", "Source", "connect", "text_of"]
 
 UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
 
 _RAW = "__raw__"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pyspark", "ibis", "duckdb")
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def encode(text: str) -> bytes:
+    """DuckDB's own; a cast to bytes would fail on anything but ASCII."""
 
 
 class Source:
@@ -67,6 +72,7 @@ class Source:
         self.table = table
         self.backend: str = connection.name
         self.steady = release is not None
+        self.assumptions: tuple[str, ...] = ()
         self._schema = schema
         self._connection = connection
         self._show = show_engine_errors
@@ -111,10 +117,18 @@ class Source:
         up; :meth:`category` does that, and undeclared ones fall away after the grouping.
         """
         raw = _RAW + name
-        return table[raw if raw in table.columns and self._coded(name) else name]
+        return self.bytewise(table[raw if raw in table.columns and self._coded(name) else name])
+
+    def bytewise(self, value: ir.Value) -> ir.Value:
+        """Text to group by. Somebody else's engine may take ``Ann`` and ``ANN`` for the same text, and
+        let one row decide how the group is called; bytes are themselves everywhere."""
+        if self.steady or not value.type().is_string():
+            return value
+        return encode(value) if self.backend == "duckdb" else value.cast("binary")
 
     def category(self, name: str, key: Any) -> Any:
         """The category that a key of a grouped result stands for: a declared one, ``other`` or None."""
+        key = text_of(key)
         if self._coded(name):
             return cleaning.category(self._schema[name], key)
         if pd.isna(key):
@@ -129,6 +143,11 @@ class Source:
         self._closed = True
         self._load = None
         self._release()
+
+
+def text_of(key: Any) -> Any:
+    """A key of a grouped result, as text again if it was grouped by its bytes."""
+    return bytes(key).decode("utf-8", "replace") if isinstance(key, (bytes, bytearray)) else key
 
 
 def connect(
@@ -170,6 +189,7 @@ def connect(
         connection, release = _embedded(memory_limit)
     try:
         parts: list[Part]
+        named = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Ibis 12 calls DuckDB 2 by old names
             if frame is not None:
@@ -177,17 +197,23 @@ def connect(
                 parts = [part]
             elif paths is not None:
                 parts = tables_of(connection, paths, delimiter)
+                named = all(path.lower().endswith((".parquet", ".pq")) for path in paths)
             else:
                 parts = [(_without_nan(source, connection.name), {name: name for name in source.columns})]
-        cleaned = [_cleaned(table, names, schema, connection.name) for table, names in parts]
+        if frame is None:
+            parts = [(table, {k: v for k, v in names.items() if k != UNIT}) for table, names in parts]
+        cleaned = [_cleaned(table, names, schema, connection.name, named) for table, names in parts]
+        _require_one_type_of_unit(parts, schema)
     except BaseException:
         if release is not None:
             release()
         raise
     table = cleaned[0] if len(cleaned) == 1 else ibis.union(*cleaned)
-    return Source(
+    made = Source(
         table, schema, connection, show_engine_errors=show_engine_errors, load=load, release=release
     )
+    made.assumptions = () if paths is None else (WELL_FORMED,)
+    return made
 
 
 def _without_nan(table: ir.Table, engine: str) -> ir.Table:
@@ -230,7 +256,7 @@ def _embedded(memory_limit: str | None) -> tuple[Any, Callable[[], None]]:
 
 def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Callable[[], None]]:
     """An empty table of the frame's types, and what puts the values into it."""
-    _require(frame.names, schema)
+    _require(frame.names, schema, shown=True)
     wanted: list[tuple[str, str, Column | None]]
     wanted = [(name, name, column) for name, column in schema.columns.items()]
     if schema.unit.column is not None:
@@ -251,24 +277,32 @@ def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Ca
     return (connection.table("frame"), stored), load
 
 
-def _require(names: Iterable[Any], schema: Schema) -> None:
+def _require(names: Iterable[Any], schema: Schema, *, shown: bool) -> None:
+    """Raise unless all declared columns are there.
+
+    What a CSV file without a line of names has in its first line is somebody's row, and not ``shown``.
+    """
     known = [name for name in names if isinstance(name, str)]
     for name in (*schema.columns, schema.unit.column):
         if name is None or name in known:
             continue
         lowered = {column.lower(): column for column in known}
         close = difflib.get_close_matches(name.lower(), lowered, cutoff=0.5)
-        shown = " or ".join(repr(lowered[word]) for word in close)
-        advice = f"Did you mean {shown}?" if close else f"It has {', '.join(map(repr, known)):.200}."
-        if len(known) == 1 and set(known[0]) & set(",;|\t"):
-            advice = f"All there is is {known[0]!r:.200}: name another delimiter."
+        alike = " or ".join(repr(lowered[word]) for word in close)
+        advice = f"It has {', '.join(map(repr, known)):.200}."
+        if not shown:
+            advice = f"Its first line has {len(known)} names; is it a line of names?"
+            if len(known) == 1 and set(known[0]) & set(",;|\t"):
+                advice = "Its first line has one name with a delimiter in it: name that delimiter."
+        if close:
+            advice = f"Did you mean {alike}?"
         raise SourceMissing(f"The source has no column {name!r}.", advice, column=name)
 
 
-def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: str) -> ir.Table:
+def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: str, named: bool) -> ir.Table:
     """Parsed in one step and bounded in the next, so that no value is parsed more than once."""
     if UNIT not in names:
-        _require(names, schema)
+        _require(names, schema, shown=named)
     columns: dict[str, ir.Value] = {}
     for name, column in schema.columns.items():
         stored = table[names[name]]
@@ -290,6 +324,14 @@ def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: 
         **{name: table[name] for name in columns if name == UNIT},
         **{_RAW + name: table[name] for name in coded},
     )
+
+
+def _require_one_type_of_unit(parts: list[Part], schema: Schema) -> None:
+    """In another type the same unit may look like another one, and would count twice."""
+    name = schema.unit.column
+    if name is not None and len({table[names[name]].type() for table, names in parts if name in names}) > 1:
+        problem = f"The files store the unit {name!r} in different types."
+        raise SourceMissing(problem, "Store it in the same type in all of them.", column=name)
 
 
 def _unreadable(name: str, stored: ir.Value, declared: str) -> SourceMissing:

@@ -65,7 +65,7 @@ class Table(Questions):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the guarantee of an answer takes for granted."""
-        return ("what the schema says was known without the data",)
+        return ("what the schema says was known without the data", *self.source.assumptions)
 
     def every_row_counts(self, column: str) -> bool:
         """Whether n is public and every row has a value in the column: see :meth:`mean`."""

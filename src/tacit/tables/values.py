@@ -139,6 +139,8 @@ def bounds_of(name: str, column: Column, bounds: Any) -> tuple[float, float]:
     if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != 2:
         raise InvalidValue("bounds", given, "a pair (low, high), or 'dp'")
     low, high = (number_of(name, column, bound) for bound in given)
+    if max(abs(low), abs(high)) > 2.0**400:
+        raise InvalidValue("bounds", given, "at most 2^400 in size", "Measure in another unit.")
     if not low < high:
         raise InvalidValue("bounds", given, "ordered, low before high")
     if high - low < 2.0**-400:
