@@ -31,6 +31,7 @@ __all__ = [
     "Event",
     "Gaussian",
     "Laplace",
+    "ObjectivePerturbation",
     "Parallel",
     "PoissonSampled",
     "Pure",
@@ -181,6 +182,29 @@ class Renyi(Event):
 
 
 @dataclass(frozen=True)
+class ObjectivePerturbation(Event):
+    """The exact minimum of a strongly convex objective plus ⟨b, θ⟩ with Gaussian b (Kifer et al. 2012).
+
+    ``noise_multiplier``
+        standard deviation of b ÷ the largest ℓ2 change of the gradient that one unit can cause.
+    ``log_determinant``
+        the largest change of ln det of the Hessian that one unit can cause.
+    ``directions``
+        dimensions of a subspace that contains the change of the gradient wherever it is taken: 1 for a row
+        of a generalised linear model, which changes it along its features.
+    """
+
+    noise_multiplier: float
+    log_determinant: float
+    directions: int = 1
+
+    def __post_init__(self) -> None:
+        _set(self, "noise_multiplier", _validate.positive)
+        _set(self, "log_determinant", _validate.non_negative)
+        _set(self, "directions", lambda name, value: _validate.count(name, value, 1))
+
+
+@dataclass(frozen=True)
 class PoissonSampled(Event):
     """``event`` run on a secret sample that includes each unit independently with ``rate``.
 
@@ -292,6 +316,7 @@ _TAGS: dict[str, type[Event]] = {
     "compose": Compose,
     "gaussian": Gaussian,
     "laplace": Laplace,
+    "objective_perturbation": ObjectivePerturbation,
     "parallel": Parallel,
     "poisson_sampled": PoissonSampled,
     "pure": Pure,

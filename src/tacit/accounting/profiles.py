@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from tacit import _gaussian, events
+from tacit import _gaussian, _objective, events
 from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
@@ -54,6 +54,8 @@ def _leaf(event: events.Event) -> Profile:
     match event:
         case events.Gaussian(noise_multiplier=z):
             return _both(lambda eps: _gaussian.profile(z, eps), math.inf)
+        case events.ObjectivePerturbation(noise_multiplier=z, log_determinant=c, directions=k):
+            return _both(lambda eps: _objective.profile(z, c, k, eps), math.inf)
         case events.Laplace(scale=scale):
             loss = 1 / scale
             return _both(lambda eps: -np.expm1(np.minimum(eps - loss, 0.0) / 2), loss)

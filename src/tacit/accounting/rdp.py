@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from tacit import events
+from tacit import _objective, events
 from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
@@ -116,6 +116,8 @@ def _one(term: Term, orders: tuple[float, ...]) -> tuple[Array, float]:
             return _bounded_range(a, epsilon), 0.0
         case events.ZeroConcentrated(rho=rho):
             return rho * a, 0.0
+        case events.ObjectivePerturbation(noise_multiplier=z, log_determinant=c, directions=k):
+            return _objective.divergence(z, c, k, a), 0.0
         case events.Renyi(orders=known, divergences=values):
             return _interpolated(a, np.asarray(known), np.asarray(values)), 0.0
     raise UnsupportedEvent(f"No Rényi curve is known for {term!r}.", event=term, method="rdp")

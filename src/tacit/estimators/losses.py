@@ -1,0 +1,166 @@
+"""Convex losses of generalised linear models: what they are, and how far one row can move them.
+
+A loss is a function of a row's scores m = xᵀΘ, one per output, and its target. With ‖x‖₂ ≤ 1 its
+gradient in Θ is x ⊗ slope, so ``lipschitz`` (the largest ‖slope‖₂) bounds the gradient, and
+``curvature`` (the largest eigenvalue of the second derivative in m) bounds the Hessian.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, softmax
+
+__all__ = ["HuberHinge", "Logistic", "Loss", "Softmax", "Squared"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Base of all losses. ``scores`` are (rows, outputs), ``targets`` (rows, outputs) or class numbers."""
+
+    outputs: int = 1
+
+    @property
+    def lipschitz(self) -> float:
+        """The largest ℓ2 norm of the slope of one row."""
+        raise NotImplementedError
+
+    @property
+    def curvature(self) -> float:
+        """The largest eigenvalue of the second derivative of one row's loss in its scores."""
+        raise NotImplementedError
+
+    @property
+    def directions(self) -> int:
+        """Dimensions of the space in which the slope of one row lies, whatever the scores."""
+        return self.outputs
+
+    def log_determinant(self, penalty: float) -> float:
+        """How much one row can raise ln det of a Hessian that is at least ``penalty`` times the identity.
+
+        For each output, det(H + w·xxᵀ) = det H · (1 + w·xᵀH⁻¹x), and w·xᵀH⁻¹x ≤ curvature/penalty.
+        """
+        return self.outputs * math.log1p(self.curvature / penalty)
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        """The loss of each row."""
+        raise NotImplementedError
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        """Its derivative in each score."""
+        raise NotImplementedError
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        """Its second derivative in each score, where outputs do not mix."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """ln(1 + e^m) − y·m with y in {0, 1}, one output."""
+
+    @property
+    def lipschitz(self) -> float:
+        return 1.0
+
+    @property
+    def curvature(self) -> float:
+        return 0.25
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        return np.asarray((np.logaddexp(0.0, scores) - targets * scores)[:, 0])
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(expit(scores) - targets)
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        p = expit(scores)
+        return np.asarray(p * (1 - p))
+
+
+@dataclass(frozen=True)
+class HuberHinge(Loss):
+    """The hinge max(0, 1 − y·m) with its corner rounded over ±``corner``, y in {−1, 1}, each output alone.
+
+    (1 + h − ym)²/(4h) within h of the corner (Chaudhuri, Monteleoni and Sarwate 2011).
+    """
+
+    corner: float = 0.5
+
+    @property
+    def lipschitz(self) -> float:
+        return math.sqrt(self.outputs)
+
+    @property
+    def curvature(self) -> float:
+        return 1 / (2 * self.corner)
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        slack = 1 - targets * scores
+        bent = np.square(np.clip(slack + self.corner, 0.0, 2 * self.corner)) / (4 * self.corner)
+        return np.asarray(np.where(slack > self.corner, slack, bent).sum(axis=1))
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        slack = 1 - targets * scores
+        return np.asarray(-targets * np.clip((slack + self.corner) / (2 * self.corner), 0.0, 1.0))
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        return np.where(np.abs(1 - targets * scores) < self.corner, self.curvature, 0.0)
+
+
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """−ln softmax(m)[y] with y one-hot, as many outputs as classes.
+
+    The slope p − y has ℓ2 norm below √2 and its entries add up to zero. The second derivative
+    diag(p) − ppᵀ has K − 1 eigenvalues that add up to at most 1 − 1/K, so by concavity one row raises
+    ln det by at most (K−1)·ln(1 + 1/(K·penalty)).
+    """
+
+    @property
+    def lipschitz(self) -> float:
+        return math.sqrt(2.0)
+
+    @property
+    def curvature(self) -> float:
+        return 0.5
+
+    @property
+    def directions(self) -> int:
+        return self.outputs - 1
+
+    def log_determinant(self, penalty: float) -> float:
+        return (self.outputs - 1) * math.log1p(1 / (self.outputs * penalty))
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(-(log_softmax(scores, axis=1) * targets).sum(axis=1))
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(softmax(scores, axis=1) - targets)
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """½(m − y)² with y in [−1, 1]. Its slope is not bounded: places that need a bound clip it."""
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+    @property
+    def curvature(self) -> float:
+        return 1.0
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(np.square(scores - targets)[:, 0] / 2)
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(scores - targets)
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        return np.ones_like(scores)
