@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, log_ndtr, ndtr
+from scipy.special import gammaln, log_ndtr
 
 from tacit import _gaussian
 
@@ -45,8 +45,7 @@ def profile(noise_multiplier: float, log_determinant: float, directions: int, ep
         return np.asarray(np.minimum(flat.reshape(eps.shape) * (1 + _ROUNDING), 1.0))
     rest = eps - log_determinant
     tail = 2 * _gaussian.profile(noise_multiplier, np.maximum(rest, mu * mu / 2))
-    with np.errstate(over="ignore"):
-        body = 1 - 2 * np.exp(np.minimum(rest, mu * mu / 2)) * ndtr(-mu)
+    body = 1 - 2 * np.exp(np.minimum(rest, mu * mu / 2) + log_ndtr(-mu))
     return np.asarray(np.clip(np.where(rest >= mu * mu / 2, tail, body), 0.0, 1.0))
 
 

@@ -43,7 +43,7 @@ def unit_rows(generator: np.random.Generator, size: int, width: int) -> Array:
     return x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
 
 
-LOSSES = [Logistic(), HuberHinge(1, 0.5), HuberHinge(3, 0.2), Softmax(3), Softmax(5)]
+LOSSES = [Logistic(), Logistic(cap=0.5), Logistic(cap=0.3), HuberHinge(1, 0.5), HuberHinge(3, 0.2), Softmax(3), Softmax(5)]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -85,7 +85,7 @@ class TestLosses:
             worst = max(worst, change)
         assert worst <= loss.log_determinant(penalty) + 1e-12
         if not isinstance(loss, HuberHinge):
-            assert worst >= 0.98 * loss.log_determinant(penalty)
+            assert worst >= 0.9 * loss.log_determinant(penalty)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)

@@ -11,25 +11,32 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue, TacitError
+from tacit.estimators.curvature import CurvaturePurchase, weight_covariance
 from tacit.estimators.facts import Features
 from tacit.estimators.losses import Loss
 from tacit.estimators.newton import minimise
 from tacit.estimators.noise import Place, Task, place_of
+from tacit.estimators.purchases import BoundsPurchase, CountPurchase
 from tacit.estimators.rows import Rows, Space, bounded_groups
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["LinearModel", "Planned"]
+__all__ = ["LinearModel", "Planned", "box", "numbers"]
 
 Array = NDArray[np.float64]
 
+COUNT_SHARE, BOUNDS_SHARE = 0.02, 0.1
+"""The parts of ε that n="dp" and bounds="dp" spend."""
+USUAL_ROWS = 10_000
+"""What is planned with until the number of rows has been bought."""
 WITHOUT_PRIVACY = events.Pure(sys.float_info.max)
 """What a fit with epsilon = ∞ is recorded as."""
 
@@ -51,6 +58,18 @@ class Planned:
         lines = [f"ε = {self.epsilon:g}, δ = {self.delta:g}, {self.relation} of one {self.unit}"]
         lines += [f"  {what:<12} ε = {cost:.4g}" for what, cost in self.parts]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A plan with everything that carries it out; without a place there is no noise."""
+
+    planned: Planned
+    space: Space
+    place: Place | None = None
+    count: CountPurchase | None = None
+    box: BoundsPurchase | None = None
+    curvature: CurvaturePurchase | None = None
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
@@ -80,30 +99,65 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
           objective    ε = 1
           penalty 2.694, noise 2.694 per weight of the gradient
         """
-        return self._prepare(features, groups=self.rows_per_group > 1)[0]
+        return self._prepare(features, groups=self.rows_per_group > 1).planned
 
-    def _prepare(self, given: int | Features, *, groups: bool) -> tuple[Planned, Place | None, Space]:
+    def _prepare(self, given: int | Features, *, groups: bool) -> _Prepared:
         features = given if isinstance(given, Features) else None
         width = len(features.names) if features is not None else _validate.count("features", given, 1)
         relation, unit = self._protected(groups)
+        epsilon, delta = self._epsilon(), _validate.delta(self.delta)
         space = self._space(features, width)
-        epsilon = self._epsilon()
-        delta = _validate.delta(self.delta)
-        notes: list[str] = []
         if math.isinf(epsilon):
             planned = Planned(epsilon, delta, relation, unit, (), ("no privacy",), WITHOUT_PRIVACY, "float64")
-            return planned, None, space
+            return _Prepared(planned, space)
+        shares = self._shares()
+        costs = {name: share * epsilon for name, share in shares.items()}
+        count = box = curvature = None
+        bought: list[events.Event] = []
+        rows = None if self.n == "dp" else self._public_rows()
+        if "n" in shares:
+            count = CountPurchase(costs["n"], relation, unit)
+            bought.append(count.event)
+            rows = USUAL_ROWS
+        left = delta
+        if "bounds" in shares:
+            box = BoundsPurchase(costs["bounds"], shares["bounds"] * delta, width, relation, unit)
+            bought.append(box.event)
+            left -= shares["bounds"] * delta
+        interval_delta = shares.get("intervals", 0.0) * delta
         task = Task(
-            self._loss(), space.width, epsilon, delta, relation, unit,
-            penalty=self._penalty(space), rows=self._public_rows(), intercept=space.intercept > 0,
+            self._loss(), space.width, epsilon - math.fsum(costs.values()), left - interval_delta, relation,
+            unit, penalty=self._penalty(space), rows=rows, intercept=space.intercept > 0,
             options=self._options(),
         )  # fmt: skip
         place = place_of(self.noise, task)
-        parts = ((self.noise, epsilon),)
-        planned = Planned(
-            epsilon, delta, relation, unit, parts, (*notes, *place.notes), place.event, place.kind
-        )
-        return planned, place, space
+        if "intervals" in shares:
+            curvature = CurvaturePurchase(costs["intervals"], interval_delta, task)
+            bought.append(curvature.event)
+        event = events.Compose((place.event, *bought)) if bought else place.event
+        parts = ((self.noise, task.epsilon), *costs.items())
+        planned = Planned(epsilon, delta, relation, unit, parts, tuple(place.notes), event, place.kind)
+        return _Prepared(planned, space, place, count, box, curvature)
+
+    def _shares(self) -> dict[str, float]:
+        """Which part of ε buys what is not declared."""
+        shares = {}
+        if isinstance(self.n, str):
+            _validate.choice("n", self.n, ("dp",))
+            shares["n"] = COUNT_SHARE
+        if isinstance(self.bounds, str):
+            _validate.choice("bounds", self.bounds, ("dp",))
+            shares["bounds"] = BOUNDS_SHARE
+        if getattr(self, "intervals", 0.0):
+            shares["intervals"] = _validate.open_probability("intervals", self.intervals)
+            if self._loss().outputs > 1:
+                raise InvalidValue("intervals", self.intervals, "0 where there are more than two classes")
+            if self.noise not in ("objective", "output"):
+                places = "0 unless noise is in the objective or on the output"
+                raise InvalidValue("intervals", self.intervals, places)
+        if math.fsum(shares.values()) >= 1:
+            raise InvalidValue("intervals", shares, "such that a part of ε is left for the fit")
+        return shares
 
     def _epsilon(self) -> float:
         if isinstance(self.epsilon, float) and math.isinf(self.epsilon) and self.epsilon > 0:
@@ -129,7 +183,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _space(self, features: Features | None, width: int) -> Space:
         intercept = bool(self.fit_intercept)
         norm = None if self.norm is None else _validate.positive("norm", self.norm)
-        if self.bounds is not None:
+        if isinstance(self.bounds, str):
+            lower, upper = np.full(width, -1.0), np.full(width, 1.0)
+        elif self.bounds is not None:
             lower, upper = box(self.bounds, width)
         elif features is not None:
             lower, upper = np.array(features.lower), np.array(features.upper)
@@ -141,8 +197,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 "bounds",
                 None,
                 "given, or norm=",
-                "Say what is publicly known: bounds=(lower, upper) of the features, norm= of a row, "
-                "or a Preprocessor before.",
+                "Say what is publicly known: bounds=(lower, upper) of the features, norm= of a row, or a "
+                "Preprocessor before. Or buy them with a part of ε: bounds='dp'.",
             )
         return Space.of(lower, upper, norm, intercept=intercept)
 
@@ -174,12 +230,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         are used.
         """
         features = getattr(X, "features", None)
-        matrix = validate_data(
-            self, X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, accept_sparse=False
-        )
+        matrix = numbers(X)
+        validate_data(self, X if hasattr(X, "columns") else matrix, skip_check_array=True)
         labels = _column(y, len(matrix))
         described = features if isinstance(features, Features) else matrix.shape[1]
-        planned, place, space = self._prepare(described, groups=groups is not None)
+        prepared = self._prepare(described, groups=groups is not None)
+        planned, space, place = prepared.planned, prepared.space, prepared.place
         if self.verbose:
             print(planned)
         source = Source(self.random_state)
@@ -187,9 +243,17 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             keep = None
             if groups is not None:
                 keep = bounded_groups(_column(groups, len(matrix)), planned.unit.rows, source)
+            if prepared.box is not None:
+                bounds = prepared.box.buy(matrix, keep, source)
+                space = Space.of(*bounds, None, intercept=space.intercept > 0)
+            if prepared.count is not None and place is not None:
+                place = place.for_rows(prepared.count.buy(len(matrix), source))
             rows = Rows(matrix, self._targets(labels), space, keep)
             weights = self._without_noise(rows, space) if place is None else place.solve(rows, source)
+            errors = self._errors(prepared, place, rows, weights, source)
         self._keep(*space.outside(weights))
+        if errors is not None:
+            self._keep_errors(space, errors)
         self.event_ = planned.event
         kind = "seeded" if source.seeded else planned.kind
         self.guarantee_ = Guarantee(
@@ -197,6 +261,22 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             ("the parameters of the model were chosen without the data",),
         )  # fmt: skip
         return self
+
+    def _errors(
+        self, prepared: _Prepared, place: Place | None, rows: Rows, weights: Array, source: Source
+    ) -> Array | None:
+        """The covariance of the weights of one output, where it is public or was bought."""
+        if place is None or prepared.curvature is None:
+            return None if place is None else place.covariance()
+        hessian = prepared.curvature.buy(rows, weights, source)
+        return weight_covariance(self._loss(), hessian, place.penalty, *place.spreads())
+
+    def _keep_errors(self, space: Space, covariance: Array) -> None:
+        """Standard errors of coefficients and intercept, privacy noise included."""
+        outside = np.vstack([np.hstack(space.outside(unit[:, None])[:1]) for unit in np.eye(space.width)])
+        self.coef_error_ = np.sqrt(np.einsum("ij,ik,kj->j", outside, covariance, outside))
+        constant = np.array([space.outside(unit[:, None])[1][0] for unit in np.eye(space.width)])
+        self.intercept_error_ = float(np.sqrt(constant @ covariance @ constant))
 
     def _charge(self, planned: Planned) -> AbstractContextManager[Any]:
         if self.ledger is None:
@@ -224,6 +304,29 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray(matrix @ np.atleast_2d(self.coef_).T + self.intercept_)
 
 
+def numbers(X: Any) -> NDArray[Any]:
+    """A matrix of numbers; an entry that is none becomes NaN, and no exception tells which it was."""
+    if issparse(X):
+        raise InvalidValue("X", "sparse", "dense", "Sparse input is not supported; use X.toarray().")
+    array = np.asarray(X)
+    if array.dtype.kind in "OUSV":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            array = np.vectorize(_number, otypes=[np.float64])(array)
+    checked: NDArray[Any] = check_array(
+        array, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, accept_sparse=False
+    )
+    return checked
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def box(bounds: Any, width: int) -> tuple[Array, Array]:
     """Lower and upper bounds of each feature, from a pair of numbers or of arrays."""
     requirement = "a pair (lower, upper) of numbers, or of one number per feature"
@@ -239,9 +342,9 @@ def box(bounds: Any, width: int) -> tuple[Array, Array]:
 
 
 def _column(values: Any, rows: int) -> NDArray[Any]:
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1 or len(array) != rows:
-        raise InvalidValue("y", array.shape, f"one value for each row of X, ({rows},)")
-    return array
+    if values is None:
+        raise InvalidValue("y", None, "given: fit requires y to be passed, but the target y is None")
+    array = column_or_1d(values, warn=True)
+    if len(array) != rows:
+        raise InvalidValue("y", "another number", "one value per row of X: inconsistent numbers of rows")
+    return np.asarray(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.estimators.base import Array, LinearModel, box
+from tacit.estimators.base import Array, LinearModel, box, numbers
 from tacit.estimators.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from tacit.estimators.rows import class_numbers
 
@@ -71,14 +72,22 @@ class LogisticRegression(LinearClassifier):
         what is publicly known of the features: (lower, upper), numbers or one per feature, by which they
         are scaled to [−1, 1]; or the largest ℓ2 norm of a row, to which rows are clipped. A
         :class:`~tacit.estimators.Preprocessor` before it in a pipeline hands both over.
+        With ``bounds="dp"`` a tenth of ε buys bounds.
     ``n``
-        the public number of rows, for places that need it.
+        the public number of rows, for places that need it; ``"dp"`` buys it with a fiftieth of ε.
     ``C``
         the inverse of the penalty, as in scikit-learn; chosen to suit the noise if left out.
+    ``slope``
+        with two classes, how hard a badly predicted row may pull, 1 being as hard as in plain logistic
+        regression (see :class:`~tacit.estimators.losses.Logistic`). Left out, ½ up to ε = ½, rising to 1 at
+        ε = 8.
     ``relation``, ``rows_per_group``
         who is protected from what; groups are given to ``fit``.
     ``ledger``, ``label``
         where it is charged, and under which name.
+    ``intervals``
+        the part of ε that buys standard errors, ``coef_error_`` and ``intercept_error_``, with sampling and
+        privacy noise in them (for two classes).
 
     >>> import numpy as np
     >>> X = np.random.default_rng(1).normal(size=(500, 2)); y = X[:, 0] > 0
@@ -91,8 +100,10 @@ class LogisticRegression(LinearClassifier):
         self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str = "objective", classes: Any = None,
         bounds: Any = None, norm: float | None = None, n: int | None = None, C: float | None = None,
         fit_intercept: bool = True, relation: str = "add_remove", rows_per_group: int = 1, ledger: Any = None,
-        label: str | None = None, options: Any = None, verbose: bool = False, random_state: int | None = None,
+        label: str | None = None, options: Any = None, slope: float | None = None, intervals: float = 0.0,
+        verbose: bool = False, random_state: int | None = None,
     ) -> None:  # fmt: skip
+        self.slope, self.intervals = slope, intervals
         self.epsilon, self.delta, self.noise, self.classes = epsilon, delta, noise, classes
         self.bounds, self.norm, self.n, self.C, self.fit_intercept = bounds, norm, n, C, fit_intercept
         self.relation, self.rows_per_group, self.ledger, self.label = relation, rows_per_group, ledger, label
@@ -100,7 +111,15 @@ class LogisticRegression(LinearClassifier):
 
     def _loss(self) -> Loss:
         classes = len(self._declared())
-        return Logistic() if classes == 2 else Softmax(classes)
+        return Logistic(cap=self._cap()) if classes == 2 else Softmax(classes)
+
+    def _cap(self) -> float:
+        """Half of the full slope up to ε = ½, all of it from ε = 8 on, or where errors are to be unbiased."""
+        if self.slope is not None:
+            return _validate.probability("slope", self.slope)
+        if self.noise not in ("objective", "output", "gradient") or self.intervals:
+            return 1.0
+        return float(np.interp(math.log(self._epsilon()), [math.log(0.5), math.log(8.0)], [0.5, 1.0]))
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
@@ -188,10 +207,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def _targets(self, y: NDArray[Any]) -> Array:
         lower, upper = self._target_range()
-        try:
-            values = np.asarray(y, dtype=float)
-        except (TypeError, ValueError):
-            raise InvalidValue("y", str(y.dtype), "numbers") from None
+        values = numbers(y[:, None])[:, 0].astype(float)
         with np.errstate(invalid="ignore", over="ignore"):
             inside = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
         return np.where(np.isfinite(values), inside, np.nan)[:, None]

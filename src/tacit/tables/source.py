@@ -50,6 +50,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pys
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
 def encode(text: str) -> bytes:
     """DuckDB's own; a cast to bytes would fail on anything but ASCII."""
+    raise NotImplementedError
 
 
 class Source:

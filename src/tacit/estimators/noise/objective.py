@@ -121,3 +121,6 @@ class Objective(Place):
             tilt = self.spread * gaussians(source, shape)
         near = minimise(self.task.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
         return np.asarray(replace(self._finish, random_state=source)(near))
+
+    def spreads(self) -> tuple[float, float]:
+        return self.spread, FINISH_SPREAD

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from tacit import events
 from tacit.errors import InvalidValue
@@ -66,6 +67,7 @@ class Place:
 
     event: events.Event
     kind: str = "float64"
+    penalty: float = 0.0
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -82,15 +84,27 @@ class Place:
         """Weights (width, outputs) for inside rows. Called once, after the event was charged."""
         raise NotImplementedError
 
+    def for_rows(self, rows: int) -> Place:
+        """The same place, of the same event, for a number of rows that was bought in the meantime."""
+        made = type(self)(replace(self.task, rows=rows, options={**self.task.options, **self.fixed()}))
+        assert made.event == self.event
+        return made
+
+    def fixed(self) -> Mapping[str, Any]:
+        """Settings that were chosen by the number of rows, and are part of the event."""
+        return {}
+
+    def spreads(self) -> tuple[float, float]:
+        """Standard deviation per weight of noise in the objective, and of noise on the weights."""
+        return 0.0, 0.0
+
     def covariance(self) -> Array | None:
-        """The covariance of the privacy noise in the flattened weights, where it is public."""
+        """The covariance of the weights, privacy noise and sampling together, where it is public."""
         return None
 
 
 def gaussians(source: Source, shape: tuple[int, ...]) -> Array:
     """Standard normal numbers from the cryptographic stream."""
-    from scipy.special import ndtri
-
     return np.asarray(ndtri(source.uniforms(math.prod(shape)))).reshape(shape)
 
 
