@@ -11,7 +11,8 @@ from tacit.relations import Relation, Unit
 from tacit.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from tacit import audit, tables
+    from tacit import audit, estimators, tables
+    from tacit.estimators import evaluate, load, save
 
 __all__ = [
     "Budget",
@@ -26,17 +27,24 @@ __all__ = [
     "accounting",
     "audit",
     "errors",
+    "estimators",
+    "evaluate",
     "events",
+    "load",
     "mechanisms",
+    "save",
     "tables",
 ]
 
-_ON_FIRST_USE = ("audit", "tables")
-
+_ON_FIRST_USE = {
+    **{package: f"tacit.{package}" for package in ("audit", "estimators", "tables")},
+    **dict.fromkeys(("evaluate", "load", "save"), "tacit.estimators"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Packages that need more than everything else together are imported on first use."""
     if name in _ON_FIRST_USE:
-        return import_module(f"tacit.{name}")
+        module = import_module(_ON_FIRST_USE[name])
+        return module if module.__name__ == f"tacit.{name}" else getattr(module, name)
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

@@ -7,7 +7,8 @@
     ├── CalibrationError      no noise parameter meets the target
     ├── BudgetExceeded        the charge would overspend; nothing was touched
     ├── SourceMissing         no table where one was expected, or a column is absent
-    ├── EngineFailed          the database engine could not run a query
+    ├── EngineFailed          the database engine or a solver could not do its work
+    ├── ModelUnreadable       a file that is no model, was altered, or lacks its guarantee
     └── LedgerError           the ledger itself
         ├── LedgerMissing     no ledger where one was expected
         ├── LedgerExists      a ledger where none was expected, or with another budget
@@ -35,6 +36,7 @@ __all__ = [
     "LedgerTooNew",
     "LedgerUnwritable",
     "MalformedEvent",
+    "ModelUnreadable",
     "SourceMissing",
     "TacitError",
     "UnsupportedEvent",
@@ -94,6 +96,10 @@ class SourceMissing(TacitError):
 
 class EngineFailed(TacitError):
     """The engine could not run a query. Its own message is withheld: it may quote the data."""
+
+
+class ModelUnreadable(TacitError):
+    """The file is no model that can be loaded: absent, altered, cut short, too new, without guarantee."""
 
 
 class LedgerError(TacitError):

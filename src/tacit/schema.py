@@ -108,7 +108,8 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _ALLOWED:
-            raise InvalidValue("type", self.type, "one of " + ", ".join(_ALLOWED), _hint(self.type, _ALLOWED))
+            kinds = "one of " + ", ".join(_ALLOWED)
+            raise InvalidValue("type", self.type, kinds, hint_of(self.type, _ALLOWED))
         for name in ("bounds", "categories", "other", "missing"):
             value = getattr(self, name)
             if value is not None and name not in _ALLOWED[self.type]:
@@ -202,7 +203,7 @@ class Schema:
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
             known = f"It declares {', '.join(map(repr, self.columns)):.200}."
-            raise InvalidValue("column", name, "declared in the schema", _hint(name, self.columns) or known)
+            raise InvalidValue("column", name, "declared in the schema", hint_of(name, self.columns) or known)
         return self.columns[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -301,7 +302,7 @@ def _column(name: str, entry: Any) -> Column:
 def _known_keys(where: str, entry: Mapping[str, Any], known: Sequence[str], advice: str = "") -> None:
     for name in entry:
         if name not in known:
-            hint = _hint(name, known) or advice
+            hint = hint_of(name, known) or advice
             raise InvalidValue(f"key of {where}", name, "one of " + ", ".join(known), hint)
 
 
@@ -315,7 +316,7 @@ def _about(where: str) -> Iterator[None]:
         raise InvalidValue(f"{name} of {where}", value, requirement, error.next_step) from None
 
 
-def _hint(name: object, known: Iterable[str]) -> str:
+def hint_of(name: object, known: Iterable[str]) -> str:
     by_lower = {word.lower(): word for word in known}
     close = [by_lower[word] for word in difflib.get_close_matches(str(name).lower(), by_lower)]
     return f"Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -452,6 +452,8 @@ for label, alone in {
     "bounded_range": events.BoundedRange(0.3),
     "randomized_response": events.RandomizedResponse(0.5, 10),
     "renyi": RENYI,
+    "objective_perturbation": events.ObjectivePerturbation(4.0, 0.05),
+    "objective_perturbation_of_classes": events.ObjectivePerturbation(6.0, 0.0, 9),
     "poisson_sampled_gaussian": SAMPLED,
     "poisson_sampled_laplace": events.PoissonSampled(0.1, events.Laplace(1.0)),
     "poisson_sampled_response": events.PoissonSampled(0.1, events.RandomizedResponse(1.0, 4)),

@@ -72,7 +72,8 @@ class TestWithoutNoise:
         model = LogisticRegression(math.inf, norm=30.0, classes=range(classes), C=C).fit(x, y)
         theirs = plain.LogisticRegression(C=1.0 if C is None else C, tol=1e-10, max_iter=5000).fit(x, y)
         assert model.coef_ == pytest.approx(theirs.coef_, abs=1e-5)
-        assert model.intercept_ == pytest.approx(theirs.intercept_ - theirs.intercept_.mean() * (classes > 2), abs=1e-5)
+        shift = theirs.intercept_.mean() if classes > 2 else 0.0
+        assert model.intercept_ == pytest.approx(theirs.intercept_ - shift, abs=1e-5)
         assert model.predict_proba(x) == pytest.approx(theirs.predict_proba(x), abs=1e-5)
         assert (model.predict(x) == theirs.predict(x)).all()
         assert math.isinf(model.guarantee_.epsilon)
@@ -144,7 +145,8 @@ class TestConventions:
         x, y, _ = data()
         features = Features(("a", "b", "c"), (-4.0,) * 3, (4.0,) * 3, norm=3.0)
         handing = FunctionTransformer(lambda matrix: known(matrix, features))
-        piped = make_pipeline(handing, LogisticRegression(1.0, 1e-6, classes=[0, 1], random_state=1)).fit(x, y)
+        model = LogisticRegression(1.0, 1e-6, classes=[0, 1], random_state=1)
+        piped = make_pipeline(handing, model).fit(x, y)
         assert piped.score(x, y) > 0.85
         alone = LogisticRegression(
             1.0, 1e-6, bounds=((-4.0,) * 3, (4.0,) * 3), norm=3.0, classes=[0, 1], random_state=1
@@ -157,8 +159,8 @@ class TestConventions:
     def test_a_plan_prints_the_split_and_reads_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
         model = told(LogisticRegression, norm=None, bounds="dp", n="dp", intervals=0.1, verbose=True)
         shown = str(model.plan(3))
-        for part in ("objective    ε = 0.78", "n            ε = 0.02", "bounds       ε = 0.1", "intervals    ε = 0.1"):
-            assert part in shown
+        for part, cost in (("objective", 0.78), ("n", 0.02), ("bounds", 0.1), ("intervals", 0.1)):
+            assert f"{part:<12} ε = {cost}" in shown
         x, y, _ = data()
         model.fit(x, y)
         assert shown in capsys.readouterr().out
@@ -220,7 +222,8 @@ class TestPrivateRows:
         model = told(LogisticRegression, 2.0, rows_per_group=4).fit(x, y, groups=groups)
         assert model.guarantee_.unit == Unit("group", 4)
         source = rows.Source(1)
-        kept = rows.bounded_groups(np.array(["a"] * 9 + ["b"] * 2 + [None, math.nan], dtype=object), 3, source)
+        named = np.array(["a"] * 9 + ["b"] * 2 + [None, math.nan], dtype=object)
+        kept = rows.bounded_groups(named, 3, source)
         assert kept[:9].sum() == 3
         assert kept[9:11].all()
         assert not kept[11:].any()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from tacit import _objective, accounting, events
+from tacit import _objective, accounting, audit, events
 from tacit.errors import CalibrationError, EngineFailed
 from tacit.estimators import newton
 from tacit.estimators.losses import HuberHinge, Logistic, Loss, Softmax, Squared
@@ -43,7 +43,11 @@ def unit_rows(generator: np.random.Generator, size: int, width: int) -> Array:
     return x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
 
 
-LOSSES = [Logistic(), Logistic(cap=0.5), Logistic(cap=0.3), HuberHinge(1, 0.5), HuberHinge(3, 0.2), Softmax(3), Softmax(5)]
+LOSSES = [
+    Logistic(), Logistic(cap=0.5), Logistic(cap=0.3),
+    HuberHinge(1, 0.5), HuberHinge(3, 0.2),
+    Softmax(3), Softmax(5),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -219,9 +223,8 @@ def test_the_event_costs_what_was_asked(
 def test_twice_the_rows_need_twice_the_noise() -> None:
     for delta in (0.0, 1e-6):
         for place in (Objective, Output):
-            one, three = (
-                place(task(Logistic(), 1.0, delta, penalty=50.0, unit=unit)) for unit in (Unit(), Unit("who", 3))
-            )
+            units = (Unit(), Unit("who", 3))
+            one, three = (place(task(Logistic(), 1.0, delta, penalty=50.0, unit=unit)) for unit in units)
             replaced = place(task(Logistic(), 1.0, delta, penalty=50.0, relation=Relation.REPLACE_ONE))
             assert three.spread > 2.99 * one.spread
             assert replaced.spread > 1.99 * one.spread
@@ -258,3 +261,45 @@ def test_both_ways_to_a_newton_step_agree(monkeypatch: pytest.MonkeyPatch) -> No
     direct = minimise(Logistic(), rows, np.full(5, 0.1), tilt, 1e-9)
     monkeypatch.setattr(newton, "DIRECT", 1)
     assert minimise(Logistic(), rows, np.full(5, 0.1), tilt, 1e-9) == pytest.approx(direct, abs=1e-6)
+
+
+class Released:
+    """One weight, released for no rows or for one at the bound: numbers that tell the two apart."""
+
+    def __init__(self, place: type[Objective | Output], delta: float, epsilon: float) -> None:
+        self.place = place(Task(Logistic(cap=0.5), 1, epsilon, delta, penalty=3.0))
+        self.rows = [rows_of(np.ones((size, 1)), np.ones((size, 1))) for size in (1, 0)]
+
+    def scores(self, runs: int) -> list[Array]:
+        source = Source(1)
+        return [np.array([self.place.solve(rows, source)[0, 0] for _ in range(runs)]) for rows in self.rows]
+
+
+@pytest.mark.parametrize("place", [Objective, Output])
+@pytest.mark.parametrize("delta", [0.0, 0.02])
+def test_an_audit_stays_below_the_claim_and_catches_a_twin(place: type[Any], delta: float) -> None:
+    """The twin spends two or, for Gaussian noise, three times the ε that it claims."""
+    epsilon, confidence = 2.0, 1 - 1e-6
+    bound = audit.clopper_pearson if delta == 0 else audit.gaussian
+    found = []
+    excess = 3 if delta > 0 else 2
+    for spent in (epsilon, excess * epsilon):
+        inside, outside = Released(place, delta, spent).scores(1200)
+        rule = audit.Split(seed=0)
+        guesses = audit.choose_threshold(inside, outside, rule=rule, delta=delta, confidence=confidence)
+        found.append(bound(**guesses.counts(), delta=delta, confidence=confidence))
+    assert not found[0].contradicts(epsilon)
+    assert found[1].contradicts(epsilon), found
+
+
+def test_noise_alone_has_its_scale() -> None:
+    """Without rows the minimum is −b/λ, and what is on the output is the noise itself."""
+    rows = rows_of(np.zeros((0, 3)), np.zeros((0, 1)))
+    for place in (Objective, Output):
+        for delta in (0.0, 1e-6):
+            made = place(task(Logistic(), 1.0, delta))
+            source = Source(2)
+            draws = np.array([made.solve(rows, source)[:, 0] for _ in range(1200)])
+            spread = made.spread / (made.penalty if place is Objective else 1)
+            ratio = np.sqrt(np.square(draws).mean()) / spread
+            assert 0.9 < ratio < 1.1

@@ -92,7 +92,7 @@ class Rows:
     def __init__(
         self, matrix: NDArray[Any], targets: Array, space: Space, keep: NDArray[np.bool_] | None = None
     ) -> None:
-        self._matrix, self._targets, self._space = matrix, targets, space
+        self._matrix, self._targets, self.space = matrix, targets, space
         self._keep = keep
         self.width, self.outputs = space.width, targets.shape[1]
         small = len(matrix) * space.width * 8 <= KEPT_BYTES
@@ -101,7 +101,7 @@ class Rows:
     def _prepare(self, size: int) -> Iterator[tuple[Array, Array]]:
         for start in range(0, len(self._matrix), size):
             part = slice(start, start + size)
-            rows, targets = self._space.inside(self._matrix[part]), self._targets[part]
+            rows, targets = self.space.inside(self._matrix[part]), self._targets[part]
             dropped = np.asarray(~np.isfinite(targets).all(axis=1))
             if self._keep is not None:
                 dropped |= ~self._keep[part]

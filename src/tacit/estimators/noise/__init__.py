@@ -1,13 +1,21 @@
 """Places where noise can enter the fitting of a linear model, by name."""
 
 from tacit.errors import InvalidValue
+from tacit.estimators.noise.exponential import Exponential
+from tacit.estimators.noise.functional import Functional
+from tacit.estimators.noise.gradient import Gradient
+from tacit.estimators.noise.histogram import Histogram
 from tacit.estimators.noise.objective import Objective
 from tacit.estimators.noise.output import Output
 from tacit.estimators.noise.place import Place, Task
+from tacit.estimators.noise.statistics import Statistics
 
 __all__ = ["PLACES", "Place", "Task", "place_of"]
 
-PLACES: dict[str, type[Place]] = {place.name: place for place in (Objective, Output)}
+PLACES: dict[str, type[Place]] = {
+    place.name: place
+    for place in (Objective, Output, Functional, Gradient, Statistics, Histogram, Exponential)
+}
 
 
 def place_of(name: str, task: Task) -> Place:
