@@ -343,3 +343,26 @@ def test_standard_errors_cover(noise: str, delta: float) -> None:
         width.append(model.coef_error_)
     assert held >= 200
     assert 0.03 < np.mean(width) < 0.6
+
+
+def test_standard_errors_of_least_squares_cover() -> None:
+    generator = np.random.default_rng(6)
+    truth = np.array([1.0, -0.5, 0.3])
+    held, width = 0, []
+    for seed in range(60):
+        x = generator.uniform(-1, 1, size=(5000, 3))
+        y = x @ truth + 0.2 + generator.normal(size=5000) * 0.5
+        model = LinearRegression(
+            2.0, 1e-6, bounds=(-1, 1), target_bounds=(-4, 4), options={"residuals": True}, random_state=seed
+        ).fit(x, y)
+        errors = np.append(model.coef_error_, model.intercept_error_)
+        held += (np.abs(np.append(model.coef_ - truth, model.intercept_ - 0.2)) <= 1.96 * errors).sum()
+        width.append(errors)
+    assert held >= 205
+    assert 0.01 < np.mean(width) < 0.3
+
+
+def test_predictions_clip_as_fitting_did() -> None:
+    x, y, _ = data()
+    model = told(LogisticRegression, norm=None, bounds=(-1, 1)).fit(x, y)
+    assert model.decision_function(x * 100) == pytest.approx(model.decision_function(np.clip(x * 100, -1, 1)))

@@ -247,11 +247,13 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 bounds = prepared.box.buy(matrix, keep, source)
                 space = Space.of(*bounds, None, intercept=space.intercept > 0)
             if prepared.count is not None and place is not None:
-                place = place.for_rows(prepared.count.buy(len(matrix), source))
+                used = len(matrix) if keep is None else int(keep.sum())
+                place = place.for_rows(prepared.count.buy(used, source))
             rows = Rows(matrix, self._targets(labels), space, keep)
             weights = self._without_noise(rows, space) if place is None else place.solve(rows, source)
             errors = self._errors(prepared, place, rows, weights, source)
         self._keep(*space.outside(weights))
+        self.bounds_ = None if self.bounds is None else np.array([space.lower, space.upper])
         if errors is not None:
             self._keep_errors(space, errors)
         self.event_ = planned.event
@@ -273,10 +275,14 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _keep_errors(self, space: Space, covariance: Array) -> None:
         """Standard errors of coefficients and intercept, privacy noise included."""
-        outside = np.vstack([np.hstack(space.outside(unit[:, None])[:1]) for unit in np.eye(space.width)])
-        self.coef_error_ = np.sqrt(np.einsum("ij,ik,kj->j", outside, covariance, outside))
-        constant = np.array([space.outside(unit[:, None])[1][0] for unit in np.eye(space.width)])
-        self.intercept_error_ = float(np.sqrt(constant @ covariance @ constant))
+        coefficients, intercepts = space.outside(np.eye(space.width))
+        moved = np.column_stack([coefficients, intercepts]).T * self._unit_of_target()
+        errors = np.sqrt(np.einsum("ij,jk,ik->i", moved, covariance, moved))
+        self.coef_error_, self.intercept_error_ = errors[:-1], float(errors[-1])
+
+    def _unit_of_target(self) -> float:
+        """What a target of 1 inside is outside."""
+        return 1.0
 
     def _charge(self, planned: Planned) -> AbstractContextManager[Any]:
         if self.ledger is None:
@@ -301,6 +307,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "coef_")
         matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
+        if self.bounds_ is not None:
+            matrix = np.clip(matrix, *self.bounds_)
         return np.asarray(matrix @ np.atleast_2d(self.coef_).T + self.intercept_)
 
 

@@ -168,7 +168,8 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     ``target_bounds``
         (lower, upper) of the target, publicly known; targets outside are clipped, and one that is not finite
-        makes its row contribute nothing. Parameters otherwise as in :class:`LogisticRegression`.
+        makes its row contribute nothing. Parameters otherwise as in :class:`LogisticRegression`. With
+        ``options={"residuals": True}`` there are standard errors, ``coef_error_`` and ``intercept_error_``.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(1).uniform(-1, 1, size=(2000, 2)); y = X @ [1.0, -0.5] + 0.25
@@ -217,6 +218,10 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         middle, half = (lower + upper) / 2, (upper - lower) / 2
         self.coef_ = coefficients[0] * half
         self.intercept_ = float(intercepts[0] * half + (middle if self.fit_intercept else 0.0))
+
+    def _unit_of_target(self) -> float:
+        lower, upper = self._target_range()
+        return (upper - lower) / 2
 
     def predict(self, X: Any) -> Array:
         """The expected target of each row."""

@@ -275,7 +275,10 @@ def _version() -> str:
         return "of an unknown version"
 
 
-_LINEAR = ("coef_", "intercept_", "coef_error_", "intercept_error_", "n_features_in_", "feature_names_in_")
+_LINEAR = (
+    "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
+    "n_features_in_", "feature_names_in_",
+)  # fmt: skip
 register("preprocessor", Preprocessor, public=True)
 register("logistic-regression", LogisticRegression, (*_LINEAR, "classes_"))
 register("linear-svc", LinearSVC, (*_LINEAR, "classes_"))

@@ -347,6 +347,7 @@ def _real(values: Array) -> Float64:
 
 
 def column(name: str, values: Any) -> Array:
+    """One value per row, from a vector or a matrix of one column."""
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

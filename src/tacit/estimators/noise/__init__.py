@@ -1,6 +1,6 @@
 """Places where noise can enter the fitting of a linear model, by name."""
 
-from tacit.errors import InvalidValue
+from tacit import errors
 from tacit.estimators.noise.exponential import Exponential
 from tacit.estimators.noise.functional import Functional
 from tacit.estimators.noise.gradient import Gradient
@@ -10,7 +10,19 @@ from tacit.estimators.noise.output import Output
 from tacit.estimators.noise.place import Place, Task
 from tacit.estimators.noise.statistics import Statistics
 
-__all__ = ["PLACES", "Place", "Task", "place_of"]
+__all__ = [
+    "PLACES",
+    "Exponential",
+    "Functional",
+    "Gradient",
+    "Histogram",
+    "Objective",
+    "Output",
+    "Place",
+    "Statistics",
+    "Task",
+    "place_of",
+]
 
 PLACES: dict[str, type[Place]] = {
     place.name: place
@@ -21,5 +33,5 @@ PLACES: dict[str, type[Place]] = {
 def place_of(name: str, task: Task) -> Place:
     """The place of this name, made for ``task``."""
     if name not in PLACES:
-        raise InvalidValue("noise", name, "one of " + ", ".join(map(repr, PLACES)))
+        raise errors.InvalidValue("noise", name, "one of " + ", ".join(map(repr, PLACES)))
     return PLACES[name](task)

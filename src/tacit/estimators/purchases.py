@@ -1,0 +1,172 @@
+"""Public facts that are not known, bought with noise: how many rows there are, and between which bounds.
+
+Each purchase has its event before it sees a row, and what it returns is public from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import _gaussian, _validate, events
+from tacit.errors import InvalidValue
+from tacit.mechanisms import DiscreteLaplace, Gaussian
+from tacit.randomness import Source
+from tacit.relations import Relation, Unit, histogram_sensitivity
+
+__all__ = ["BoundsPurchase", "CountPurchase"]
+
+Array = NDArray[np.float64]
+
+LOWEST, HIGHEST = -20, 40
+"""Powers of two that bounds are chosen from. What is nearer to 0 is 0, what is beyond counts as 2^HIGHEST."""
+FALSE_CELL = 0.01
+"""How likely, at most, noise alone makes any empty cell of a feature count."""
+NOTHING = (-1.0, 1.0)
+"""The bounds of a feature of which nothing was found."""
+
+
+@dataclass(frozen=True)
+class CountPurchase:
+    """The number of rows, with discrete Laplace noise.
+
+    ``add_remove``: one unit changes it by at most ``unit.rows``, its ℓ1 sensitivity; the event is Pure(ε).
+    ``replace_one``: where the unit is a row, the number is public, and the purchase costs nothing and
+    returns it; where it is a group, one of a single row may take the place of one of ``unit.rows``, so it
+    is bought as above. At least 1 is returned, whatever the noise: post-processing.
+
+    >>> CountPurchase(0.1).buy(5000, Source(1)), CountPurchase(0.1).event
+    (4989, Pure(epsilon=0.1))
+    """
+
+    epsilon: float
+    relation: Relation = Relation.ADD_REMOVE
+    unit: Unit = field(default_factory=Unit)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", Relation.of(self.relation))
+        _validate.epsilon(self.epsilon)
+
+    @property
+    def free(self) -> bool:
+        """Whether the number is public."""
+        return self.relation is Relation.REPLACE_ONE and self.unit.column is None
+
+    @property
+    def _mechanism(self) -> DiscreteLaplace:
+        return DiscreteLaplace(self.unit.rows, self.epsilon)
+
+    @property
+    def event(self) -> events.Event:
+        """What it costs."""
+        return events.Compose(()) if self.free else self._mechanism.event
+
+    @property
+    def kind(self) -> str:
+        """The kind of noise."""
+        return self._mechanism.noise
+
+    def buy(self, rows: int, source: Source) -> int:
+        """The number, at least 1. Called once, after the event was charged."""
+        return max(1, int(rows) if self.free else replace(self._mechanism, random_state=source)(int(rows)))
+
+
+@dataclass(frozen=True)
+class BoundsPurchase:
+    """Bounds of every feature, from noisy histograms of the exponents of its values.
+
+    Each feature has one cell for each power of two, from 2^−20 to 2^40, one for the same powers below zero
+    and one around zero; the grid is public. A row hits one cell of every feature, none where its value is
+    not finite. All cells together are one vector: one row moves it by d in ℓ1 and by √d in ℓ2, d being the
+    number of features; one replaced by another 2d and √(2d), as the cells may all differ; and a unit of
+    ``unit.rows`` rows by so many times that, as the rows may all hit the same cells. The noise is discrete
+    Laplace for δ = 0, the event Pure(ε); for δ > 0 it is Gaussian, the event that of
+    :class:`tacit.mechanisms.Gaussian`.
+
+    The bounds are the outer edges of the cells whose noisy count is above what noise alone reaches anywhere
+    in a feature with probability FALSE_CELL: post-processing. They are powers of two, and fewer values
+    beyond them than about that threshold go unnoticed and are clipped. They are finite, lower below upper,
+    and (−1, 1) where no cell stands out.
+
+    >>> X = np.random.default_rng(1).uniform([0, -100], [10, 100], size=(5000, 2))
+    >>> purchase = BoundsPurchase(1.0, 0.0, features=2)
+    >>> lower, upper = purchase.buy(X, None, Source(1))
+    >>> lower.round(3).tolist(), upper.tolist(), purchase.event
+    ([0.062, -128.0], [16.0, 128.0], Pure(epsilon=1.0))
+    """
+
+    epsilon: float
+    delta: float
+    features: int
+    relation: Relation = Relation.ADD_REMOVE
+    unit: Unit = field(default_factory=Unit)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", Relation.of(self.relation))
+        _validate.count("features", self.features, 1)
+        _validate.epsilon(self.epsilon)
+        _validate.delta(self.delta)
+
+    @cached_property
+    def _mechanism(self) -> DiscreteLaplace | Gaussian:
+        norm = 1 if self.delta == 0 else 2
+        row = self.unit.rows * histogram_sensitivity(self.relation, norm)
+        if self.delta == 0:
+            return DiscreteLaplace(int(row) * self.features, self.epsilon)
+        multiplier = _gaussian.noise_multiplier(self.epsilon, self.delta)
+        return Gaussian(row * math.sqrt(self.features), noise_multiplier=multiplier)
+
+    @property
+    def event(self) -> events.Event:
+        """What it costs."""
+        return self._mechanism.event
+
+    @property
+    def kind(self) -> str:
+        """The kind of noise."""
+        return self._mechanism.noise
+
+    @property
+    def threshold(self) -> float:
+        """The noisy count that a cell must exceed."""
+        return float(self._mechanism.interval(1 - FALSE_CELL, coordinates=EDGES.size - 1)[1])
+
+    def buy(
+        self, matrix: NDArray[Any], keep: NDArray[np.bool_] | None, source: Source
+    ) -> tuple[Array, Array]:
+        """(lower, upper), one of each per feature. Called once, after the event was charged.
+
+        ``keep`` says which rows count, if not all do.
+        """
+        if matrix.ndim != 2 or matrix.shape[1] != self.features:
+            raise InvalidValue("X", matrix.shape, f"a matrix with {self.features} columns")
+        counts = np.array([_histogram(matrix[:, j], keep) for j in range(self.features)])
+        noisy = replace(self._mechanism, random_state=source)(counts)
+        lower, upper = np.full(self.features, NOTHING[0]), np.full(self.features, NOTHING[1])
+        for j, passed in enumerate(noisy > self.threshold):
+            cells = np.flatnonzero(passed)
+            if cells.size:
+                lower[j], upper[j] = EDGES[cells[0]], EDGES[cells[-1] + 1]
+        return lower, upper
+
+
+_POWERS = np.ldexp(1.0, np.arange(LOWEST, HIGHEST + 2))
+EDGES = np.concatenate([-_POWERS[::-1], _POWERS])
+"""Where cells meet: the one around zero has an edge on either side."""
+
+
+def _histogram(column: NDArray[Any], keep: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """How many values fall in each cell."""
+    values = np.asarray(column, dtype=np.float64)
+    counted = np.isfinite(values) if keep is None else np.isfinite(values) & keep
+    values = values[counted]
+    power = np.clip(np.frexp(values)[1] - 1, LOWEST - 1, HIGHEST)
+    power = np.where(values == 0, LOWEST - 1, power)
+    distance = power - (LOWEST - 1)
+    middle = _POWERS.size - 1
+    return np.bincount(middle + np.where(values < 0, -distance, distance), minlength=EDGES.size - 1)
