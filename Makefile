@@ -14,7 +14,7 @@ SOURCES := src tests examples benchmarks
 .PHONY: help demo test check bench clean
 
 help:
-	@echo "make demo    the averaging attack, with and without a ledger; writes out/"
+	@echo "make demo    the averaging attack on a count, then a private model of Adult with its report; writes out/"
 	@echo "make test    make check, then every test"
 	@echo "make check   ruff, mypy and import-linter"
 	@echo "make bench   side by side with other libraries; installs torch"
@@ -22,6 +22,7 @@ help:
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/noisy_counting.py
+	$(BIN)/python examples/adult_income.py
 
 test: check
 	$(BIN)/python -m pytest

@@ -13,13 +13,13 @@ from typing import Annotated
 import typer
 
 from tacit import errors
-from tacit.cli import ledger, plan, query, schema
+from tacit.cli import fit, inspect, ledger, model_report, plan, predict, query, schema
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tacit",
-    help="Differential privacy: plan what to spend, ask private data, and keep the ledger of what was spent.",
+    help="Differential privacy: plan what to spend, ask private data, fit models, and keep the ledger.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -28,6 +28,10 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(schema.app, name="schema")
 app.command()(plan.plan)
 app.command()(query.query)
+app.command()(fit.fit)
+app.command()(predict.predict)
+app.command()(inspect.inspect)
+app.command()(model_report.report)
 
 
 def _version(wanted: bool) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +15,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit import _validate, events
-from tacit.errors import BudgetExceeded, LedgerMissing, TacitError
-from tacit.guarantee import Guarantee, ceiling
+from tacit import _validate
+from tacit.cli.common import balance, deliver, described, opened, pair, show_refusal, status, up
+from tacit.errors import BudgetExceeded, TacitError
+from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
 
 if TYPE_CHECKING:
     from tacit.cli.answers import Answer
-    from tacit.schema import Schema
     from tacit.tables import Batch, Plan
 
 __all__ = ["query"]
@@ -93,7 +91,7 @@ def query(
     from tacit.schema import Schema
 
     known = Schema.load(schema)
-    with _opened(ledger, dataset, known, delta) as book:
+    with opened(ledger, dataset, known, delta) as book:
         if delta > book.budget.delta:
             raise BudgetExceeded(
                 f"--delta {delta:g} is more than the ledger allows in all, δ = {book.budget.delta:g}.",
@@ -120,11 +118,11 @@ def query(
             from tacit.cli.answers import answer_of
 
             try:
-                with _reserved(out), _status(f"Asking {source}"):
+                with _reserved(out), status(f"Asking {source}"):
                     batch.run()
                     answers = [answer_of(release, confidence) for release in releases]
             except BudgetExceeded as error:
-                _show_refusal(error, book)
+                show_refusal(error, book)
                 raise typer.Exit(2) from error
             _show_answers(answers, batch.guarantee, book, confidence, style, out)
 
@@ -134,42 +132,6 @@ def _style(format: str | None, out: Path | None) -> str:
         return _validate.choice("format", format, FORMATS)
     ending = out.suffix.lower().removeprefix(".") if out else ""
     return ending if ending in FORMATS else "table"
-
-
-def _opened(location: str, dataset: str, schema: Schema, delta: float) -> Ledger:
-    try:
-        return Ledger.open(location, dataset=dataset)
-    except LedgerMissing as error:
-        options = ["--epsilon", "1", *(["--delta", "1e-6"] if delta else [])]
-        options += [] if dataset == "default" else ["--dataset", dataset]
-        if schema.unit.column is not None:
-            options += ["--unit", schema.unit.column, "--rows", str(schema.unit.rows)]
-        place: str = error.location  # type: ignore[attr-defined]
-        command = shlex.join(["tacit", "ledger", "init", place, *options])
-        raise LedgerMissing(
-            error.problem, f"Make it with the ε that may be spent in all: {command}", location=place
-        ) from None
-
-
-def _show_refusal(error: BudgetExceeded, ledger: Ledger) -> None:
-    typer.echo("tacit: " + " ".join(str(error).split()), err=True)
-    shares = ledger.by_label()
-    if shares:
-        table = Table("label", "charges", "share of cost", title="Spent on", title_justify="left")
-        for part in shares:
-            table.add_row(escape(part.label), str(part.charges), f"{part.share:.1%}")
-        Console(stderr=True).print(table)
-
-
-@contextmanager
-def _status(text: str) -> Iterator[None]:
-    """What is being done, on the terminal's standard error, gone when it is done."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(f"{escape(text)} …"):
-        yield
 
 
 @contextmanager
@@ -192,19 +154,6 @@ def _reserved(out: Path | None) -> Iterator[None]:
         if new:
             out.unlink(missing_ok=True)
         raise
-
-
-def _deliver(text: str, out: Path | None) -> None:
-    """Write to the file, or to standard output if there is none or, at last, it cannot be written."""
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        typer.echo(text, nl=False)
-        typer.echo(f"tacit: {out} cannot be written: {error.strerror}. The answers are above.", err=True)
-        raise typer.Exit(2) from error
 
 
 def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
@@ -244,28 +193,19 @@ def _show_answers(
         text = to_csv(answers)
     else:
         text = _rendered(list(to_tables(answers, confidence)), out)
-    _deliver(text, out)
+    deliver(text, out)
     if style == "json" and out is None:
         return
     together = "" if len(answers) == 1 else f"The {len(answers)} answers together: "
     console = Console(stderr=out is None and style == "csv")
     for line in (
         f"{together}{guarantee}",
-        f"Charged now: {_pair(guarantee)}. Spent in all: ε = {_up(spent)} of "
+        f"Charged now: {pair(guarantee)}. Spent in all: ε = {up(spent)} of "
         f"{ledger.budget.epsilon:.6g} at δ = {ledger.budget.delta:.6g}; remaining: ε = {remaining:.6g} "
         f"({ledger.location}, {ledger.dataset}).",
         *([f"Answers written to {out}"] if out else []),
     ):
         console.print(line, markup=False, highlight=False)
-
-
-def _pair(guarantee: Guarantee) -> str:
-    failure = f", δ = {_up(guarantee.delta)}" if guarantee.delta else ""
-    return f"ε = {_up(guarantee.epsilon)}{failure}"
-
-
-def _up(value: float, digits: int = 6) -> str:
-    return f"{float(ceiling(value, digits)):g}"
 
 
 def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_guessed: int | None) -> None:
@@ -293,9 +233,9 @@ def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_
         writer.writerows({**row, "event": json.dumps(row["event"])} for row in rows)
         text = stream.getvalue()
     else:
-        text = _rendered([_plan_table(plans), _balance(ledger, spent, remaining, after, left)], out)
-    _deliver(text, out)
-    together = f"{_pair(whole)} for {'this question' if len(plans) == 1 else f'these {len(plans)} questions'}"
+        text = _rendered([_plan_table(plans), balance(ledger, spent, remaining, after, left)], out)
+    deliver(text, out)
+    together = f"{pair(whole)} for {'this question' if len(plans) == 1 else f'these {len(plans)} questions'}"
     if after is None:
         raise BudgetExceeded(
             f"{together} would not fit into the budget: ε = {remaining:.6g} remains of {ledger.budget}.",
@@ -324,34 +264,12 @@ def _plan_table(plans: Sequence[Plan]) -> Table:
     table.add_column("95 % error", justify="right", no_wrap=True)
     table.add_column("event and note", overflow="fold")
     for plan in plans:
-        failure = [_up(plan.delta, 4)] if any(other.delta for other in plans) else []
+        failure = [up(plan.delta, 4)] if any(other.delta for other in plans) else []
         table.add_row(
             escape(plan.label),
-            _up(plan.epsilon, 4),
+            up(plan.epsilon, 4),
             *failure,
             "" if plan.error is None else f"± {plan.error:.3g}",
-            escape("\n".join(filter(None, (_described(plan.event), plan.note)))),
+            escape("\n".join(filter(None, (described(plan.event), plan.note)))),
         )
-    return table
-
-
-def _described(event: events.Event) -> str:
-    """The event in short: what it is made of, numbers to four digits."""
-    match event:
-        case events.Compose(events=parts):
-            counted = Counter(_described(part) for part in parts)
-            return " + ".join(f"{times} × {part}" if times > 1 else part for part, times in counted.items())
-        case events.Repeat(event=part, times=times):
-            return f"{times} × {_described(part)}"
-    values = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in vars(event).values())
-    return f"{type(event).__name__}({', '.join(values)})"
-
-
-def _balance(
-    ledger: Ledger, spent: float, remaining: float, after: float | None, left: float | None
-) -> Table:
-    table = Table("ε", "now", "afterwards", title=escape(f"{ledger.location}: {ledger.dataset}"))
-    table.title_justify = "left"
-    for name, now, then in (("spent", spent, after), ("remaining", remaining, left)):
-        table.add_row(name, f"{now:.6g}", "refused" if then is None else f"{then:.6g}")
     return table

@@ -5,16 +5,29 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from tacit.errors import InvalidValue, TacitError
+from tacit.report.membership import percent_up
 from tacit.report.planning import Comparison, TrainingPlan, rounded_up
 
-__all__ = ["comparison_figure", "embedded", "new_figure", "save", "training_figure"]
+__all__ = [
+    "attack_figure",
+    "calibration_figure",
+    "coefficient_figure",
+    "comparison_figure",
+    "embedded",
+    "interval_figure",
+    "new_figure",
+    "save",
+    "training_figure",
+    "utility_figure",
+]
 
 STYLES = {
     "basic": ("#555555", "-", 1.8),
@@ -97,6 +110,136 @@ def comparison_figure(comparison: Comparison, title: str) -> Figure:
         alignment="left",
         loc="upper left",
     )
+    return figure
+
+
+def attack_figure(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], marks: Sequence[tuple[float, float]]
+) -> Figure:
+    """Errors of the best membership attack: how often it misses, against how often it accuses wrongly.
+
+    Up to two ``curves`` by name, and ``marks``: points of the last one to be named, each a share of false
+    alarms and of misses.
+    """
+    figure, (axes,) = new_figure(
+        "wrongly says “was in the data” (type I error)",
+        "misses one who was (type II error)",
+        "No attack does better than the curve",
+    )
+    axes.plot(
+        [0, 1], [1, 0], color="#555555", linestyle="--", linewidth=1.2, label="guessing: nothing learnt"
+    )
+    colours = ("#56B4E9", "#009E73")[-len(curves) :]
+    for (label, (wrong, missed)), colour, width in zip(curves.items(), colours, (2.0, 2.6), strict=False):
+        axes.plot(wrong, missed, color=colour, linewidth=width, label=label)
+    wrong, missed = list(curves.values())[-1]
+    axes.fill_between(wrong, missed, color="#009E73", alpha=0.08, linewidth=0)
+    axes.annotate("ruled out", (0.12, 0.16), color="#00684b")
+    for mark, height in marks:
+        axes.plot([mark], [height], "o", color="#222222", markersize=5)
+        axes.annotate(
+            f"{mark:.0%} false alarms: finds at most {percent_up(1 - height)}",
+            (mark, height), (14, 2), textcoords="offset points", fontsize=9,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+        )  # fmt: skip
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.legend(frameon=False, loc="upper right")
+    return figure
+
+
+def coefficient_figure(
+    names: Sequence[str],
+    values: Sequence[float],
+    intervals: Sequence[tuple[float, float]] | None = None,
+    title: str = "",
+) -> Figure:
+    """Bars, the first on top; with intervals, as whiskers."""
+    figure = Figure(figsize=(7.6, 0.9 + 0.27 * max(len(names), 3)), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    places = range(len(names))
+    axes.barh(places, values, color=["#0072B2" if value > 0 else "#D55E00" for value in values], height=0.72)
+    if intervals is not None:
+        axes.hlines(
+            places,
+            [low for low, _ in intervals],
+            [high for _, high in intervals],
+            color="#222222",
+            linewidth=1.4,
+        )
+    axes.set_yticks(places, names, fontsize=9)
+    axes.invert_yaxis()
+    axes.axvline(0, color="#222222", linewidth=0.9)
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(True, axis="x", color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+    return figure
+
+
+def interval_figure(
+    names: Sequence[str], values: Sequence[float], intervals: Sequence[tuple[float, float]], title: str
+) -> Figure:
+    """Points with whiskers, the first on top, shares from 0 to 100 %."""
+    figure = Figure(figsize=(7.6, 0.9 + 0.34 * max(len(names), 2)), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    places = range(len(names))
+    axes.hlines(
+        places, [low for low, _ in intervals], [high for _, high in intervals], color="#56B4E9", linewidth=4
+    )
+    axes.plot(values, places, "o", color="#0072B2", markersize=6)
+    axes.set_yticks(places, names, fontsize=9)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(True, axis="x", color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+    return figure
+
+
+def utility_figure(points: Sequence[tuple[float, float, float, float]], figure_name: str) -> Figure:
+    """A measured figure (value, low, high) against the ε of the model it was measured on."""
+    figure, (axes,) = new_figure("ε of the model", figure_name, f"Measured {figure_name} against ε")
+    ordered = sorted(points)
+    epsilons, values = [point[0] for point in ordered], [point[1] for point in ordered]
+    axes.vlines(
+        epsilons,
+        [point[2] for point in ordered],
+        [point[3] for point in ordered],
+        color="#56B4E9",
+        linewidth=4,
+    )
+    axes.plot(epsilons, values, "o-", color="#0072B2", linewidth=1.4)
+    axes.set_xscale("log")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    return figure
+
+
+def calibration_figure(table: Sequence[Mapping[str, float | None]]) -> Figure:
+    """Observed shares against predicted probabilities, larger points for more rows, none for under 1 %."""
+    figure, (axes,) = new_figure(
+        "predicted probability", "observed share", "Calibration: larger points stand for more rows"
+    )
+    axes.plot([0, 1], [0, 1], color="#555555", linestyle="--", linewidth=1.2, label="as predicted")
+    total = sum(max(line["count"] or 0.0, 0.0) for line in table)
+    points = [
+        (line["predicted"], line["observed"], line["count"] or 0.0)
+        for line in table
+        if line["predicted"] is not None and line["observed"] is not None
+    ]
+    points = [point for point in points if point[2] >= total / 100]
+    largest = max((count for _, _, count in points), default=1.0)
+    sizes = [20 + 180 * count / largest for _, _, count in points]
+    axes.scatter([x for x, _, _ in points], [y for _, y, _ in points], s=sizes, color="#0072B2", alpha=0.8)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.02, 1.02)
+    axes.legend(frameon=False, loc="upper left")
     return figure
 
 

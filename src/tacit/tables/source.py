@@ -43,7 +43,7 @@ __all__ = ["UNIT", "Source", "connect", "text_of"]
 UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
 
-_RAW = "__raw__"
+RAW = "__raw__"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pyspark", "ibis", "duckdb")
 
 
@@ -117,7 +117,7 @@ class Source:
         ``table`` is :attr:`table` or made from it, row by row. The keys that come back are not yet looked
         up; :meth:`category` does that, and undeclared ones fall away after the grouping.
         """
-        raw = _RAW + name
+        raw = RAW + name
         return self.bytewise(table[raw if raw in table.columns and self._coded(name) else name])
 
     def bytewise(self, value: ir.Value) -> ir.Value:
@@ -237,8 +237,8 @@ def _check_names(schema: Schema) -> None:
         if times > 1:
             alike = [column for column in schema.columns if column.lower() == name]
             raise InvalidValue("columns", alike, "different in more than upper and lower case", "Rename one.")
-        if name == UNIT or name.startswith(_RAW):
-            raise InvalidValue("column", name, f"named neither {UNIT} nor {_RAW}…", "Rename it.")
+        if name == UNIT or name.startswith(RAW):
+            raise InvalidValue("column", name, f"named neither {UNIT} nor {RAW}…", "Rename it.")
 
 
 def _embedded(memory_limit: str | None) -> tuple[Any, Callable[[], None]]:
@@ -323,7 +323,7 @@ def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: 
     return table.select(
         **{name: cleaning.bounded(table[name], column) for name, column in schema.columns.items()},
         **{name: table[name] for name in columns if name == UNIT},
-        **{_RAW + name: table[name] for name in coded},
+        **{RAW + name: table[name] for name in coded},
     )
 
 

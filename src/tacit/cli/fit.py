@@ -1,0 +1,397 @@
+"""``tacit fit``: a private model from a file of private rows, paid for from a ledger."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from tacit import _validate, events
+from tacit.cli.common import balance, described, opened, pair, show_refusal, up
+from tacit.cli.inspect import tested
+from tacit.cli.jobs import Job, Say, Trial
+from tacit.errors import BudgetExceeded, InvalidValue, TacitError
+from tacit.ledger import Ledger
+
+if TYPE_CHECKING:
+    from tacit.estimators.base import Planned
+    from tacit.estimators.preprocessor import Preprocessor
+    from tacit.schema import Schema
+
+__all__ = ["fit"]
+
+MODELS = {
+    "logistic": "LogisticRegression",
+    "svc": "LinearSVC",
+    "linear": "LinearRegression",
+    "ridge": "Ridge",
+}
+TEST = "Testing on other rows"
+
+
+def fit(
+    source: Annotated[
+        str, typer.Argument(help="A CSV or Parquet file, or a pattern: 'part-*.csv'.", show_default=False)
+    ],
+    schema: Annotated[
+        Path, typer.Option(help="What is public about the table; see tacit schema.", show_default=False)
+    ],
+    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    model: Annotated[str, typer.Option(help="logistic, svc, linear or ridge.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
+    ledger: Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="δ to spend; above 0 the noise is Gaussian.")] = 0.0,
+    dataset: Annotated[str, typer.Option(help="The dataset in the ledger.")] = "default",
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Where noise enters: objective, output, …", show_default="the model's own"),
+    ] = None,
+    intervals: Annotated[
+        float, typer.Option(help="Part of ε that buys intervals of the coefficients: 0.1, say.")
+    ] = 0.0,
+    buy_rows: Annotated[
+        bool, typer.Option("--buy-rows", help="Buy the number of rows with a part of ε; gradient needs it.")
+    ] = False,
+    norm: Annotated[
+        float | None, typer.Option(help="Shorten rows to this ℓ2 norm.", show_default="√(columns)")
+    ] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=log1p|sqrt", help="Before scaling; may be repeated."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Rows to measure the model on.", show_default=False, rich_help_panel=TEST),
+    ] = None,
+    test_epsilon: Annotated[
+        float | None,
+        typer.Option(help="They are private: ε to spend.", show_default=False, rich_help_panel=TEST),
+    ] = None,
+    test_public: Annotated[
+        bool, typer.Option("--test-public", help="They are public: free.", rich_help_panel=TEST)
+    ] = False,
+    test_dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Charge the test to this dataset of the ledger: it must share nobody with the rows to fit.",
+            rich_help_panel=TEST,
+            show_default="that of the fit",
+        ),
+    ] = None,
+    groups_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,…", help="Measure by these columns too.", rich_help_panel=TEST, show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
+    ] = False,
+    label: Annotated[
+        str | None, typer.Option(help="Of the charge, in the ledger.", show_default="model and target")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of the model.")] = False,
+    delimiter: Annotated[str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.")] = ",",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Fit a private model to a file, and pay for it from a ledger.
+
+    The schema says what is public: categories become one feature each, numbers
+    are scaled by their bounds, and the classes of the target are its declared
+    categories (logistic, svc); for linear and ridge the target has bounds.
+
+    The ledger is charged before a row is read. With --dry-run nothing is
+    charged, read or written, and the exit code is 2 if the budget would not
+    suffice. A refused charge changes nothing.
+
+    With --test the model is measured on rows that were not used to fit it:
+    charged with --test-epsilon, or free if the rows are public.
+    """
+    name = _validate.choice("model", model, tuple(MODELS))
+    _validate.epsilon(epsilon)
+    _validate.delta(delta)
+    _check_test(test, test_epsilon, test_public, test_dataset, groups_by)
+    from tacit.estimators.preprocessor import Preprocessor
+    from tacit.schema import Schema
+
+    known = Schema.load(schema)
+    excluded = list(exclude or ())
+    if known.unit.column in known.columns:
+        excluded.append(str(known.unit.column))
+    maker = Preprocessor(
+        known, target=target, norm=norm, transforms=_transforms(transform or ()), exclude=excluded
+    )
+    groups = _groups(groups_by, known)
+    separator = "\t" if delimiter == r"\t" else delimiter
+    with ExitStack() as stack:
+        book = stack.enter_context(opened(ledger, dataset, known, delta))
+        _check_ledger(book, known, delta, target)
+        chosen = {"epsilon": epsilon, "delta": delta, "noise": noise, "intervals": intervals or None}
+        chosen["n"] = "dp" if buy_rows else known.rows
+        estimator = _estimator(name, maker, book, chosen, seed)
+        job = Job(maker, estimator, _planned(estimator, maker), book, label or f"{name} model of {target}")
+        trial = None
+        if test is not None:
+            other = book
+            if test_dataset is not None and test_epsilon is not None:
+                other = stack.enter_context(opened(ledger, test_dataset, known, 0.0))
+                _check_ledger(other, known, 0.0, target)
+            trial = Trial(job, other, test, test_epsilon, groups, f"test of the {job.label}")
+        _writable(out, overwrite)
+        job.find(source, separator, stack)
+        if trial is not None:
+            trial.find(separator, stack)
+        console = Console(quiet=quiet)
+        _show_plan(console, job, dry_run)
+        after = _after(job, trial)
+        if dry_run:
+            _show_balance(console, job, trial, after)
+        if after is None:
+            _refuse(job, trial)
+        if not dry_run:
+            _run(job, trial, out, overwrite, console)
+
+
+def _check_test(
+    test: str | None, epsilon: float | None, public: bool, dataset: str | None, groups: str | None
+) -> None:
+    if epsilon is not None:
+        _validate.epsilon(epsilon)
+    if test is None:
+        given = {"test-epsilon": epsilon, "test-public": public, "test-dataset": dataset, "groups-by": groups}
+        for name, value in given.items():
+            if value:
+                raise TacitError(f"--{name} is for rows to test on.", "Name them with --test.")
+    elif (epsilon is None) == (not public):
+        raise TacitError(
+            "--test needs either --test-epsilon or --test-public.",
+            "Give --test-epsilon 0.2, say, for private rows; --test-public for rows that anyone may see.",
+        )
+
+    elif public and dataset:
+        raise TacitError(
+            "--test-dataset is where private rows are charged.", "Leave it or --test-public out."
+        )
+
+
+def _transforms(given: Iterable[str]) -> dict[str, str] | None:
+    found = {}
+    for text in given:
+        column, sign, how = text.rpartition("=")
+        if not sign or not column or not how:
+            raise InvalidValue("transform", text, "a column and what to do, such as capital_gain=log1p")
+        found[column] = how
+    return found or None
+
+
+def _groups(given: str | None, schema: Schema) -> list[str]:
+    names = [name.strip() for name in given.split(",")] if given else []
+    for name in names:
+        if schema[name].categories is None:
+            advice = "Declare its categories in the schema; to read them off the rows would leak."
+            raise InvalidValue("groups-by", name, "a column with declared categories", advice)
+    return list(dict.fromkeys(names))
+
+
+def _check_ledger(book: Ledger, schema: Schema, delta: float, target: str) -> None:
+    if book.unit != schema.unit:
+        raise TacitError(
+            f"The ledger protects one {book.unit}, not one {schema.unit}.",
+            "Declare the same unit in the schema ([unit] column, rows) and when the ledger is made.",
+        )
+    if delta > book.budget.delta:
+        raise BudgetExceeded(
+            f"--delta {delta:g} is more than the ledger allows in all, δ = {book.budget.delta:g}.",
+            "Leave --delta out for pure differential privacy, or ask for less.",
+            label=target,
+            budget=book.budget,
+            spent=None,
+            would_be=None,
+        )
+
+
+def _estimator(name: str, maker: Preprocessor, book: Ledger, chosen: dict[str, Any], seed: int | None) -> Any:
+    from tacit import estimators
+
+    kind = getattr(estimators, MODELS[name])
+    options = {option: value for option, value in chosen.items() if value is not None}
+    if "intervals" in options and "intervals" not in kind().get_params():
+        raise InvalidValue("intervals", options["intervals"], f"left out for {name}")
+    column, target = maker.schema[maker.target], f"target {maker.target!r}"
+    if name in ("logistic", "svc"):
+        if maker.classes is None:
+            advice = "Declare its categories in the schema, or fit a linear or ridge model to a number."
+            raise InvalidValue(target, column.type, f"declared with categories, for {name}", advice)
+        options["classes"] = list(maker.classes)
+    else:
+        if maker.target_bounds is None:
+            advice = "Declare its bounds in the schema, or fit a logistic or svc model to categories."
+            raise InvalidValue(target, column.type, f"a number with declared bounds, for {name}", advice)
+        options["target_bounds"] = maker.target_bounds
+    return kind(relation=str(book.relation), rows_per_group=book.unit.rows, random_state=seed, **options)
+
+
+def _planned(estimator: Any, maker: Preprocessor) -> Planned:
+    try:
+        planned: Planned = estimator.plan(maker.features)
+    except InvalidValue as error:
+        name, value, requirement = (getattr(error, part) for part in ("name", "value", "requirement"))
+        if name != "n":
+            raise
+        advice = "Declare rows in the schema if the number is public, or add --buy-rows."
+        raise InvalidValue("number of rows", value, requirement, advice) from None
+    return planned
+
+
+def _writable(out: Path, overwrite: bool) -> None:
+    """Find out that the model can be written before anything is spent, and leave no trace."""
+    new = not out.exists()
+    if not new and not overwrite:
+        raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add --overwrite.")
+    try:
+        with out.open("ab"):
+            pass
+    except OSError as error:
+        raise TacitError(
+            f"{out} cannot be written: {error.strerror}. Nothing was charged.", "Name another file."
+        ) from None
+    if new:
+        out.unlink()
+
+
+def _say(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _show_plan(console: Console, job: Job, dry_run: bool) -> None:
+    features, maker = job.maker.features, job.maker
+    used = len(job.columns) - 1
+    _say(console, f"A {job.label}, from {len(features.names)} features of {used} columns, will spend", "")
+    _say(console, *(f"  {line}" for line in str(job.planned).splitlines()), "")
+    if dry_run:
+        _say(console, f"Noise: {job.kind}, {described(job.planned.event)}.", "", maker.describe(), "")
+
+
+def _after(job: Job, trial: Trial | None) -> float | None:
+    """ε spent in all after the fit and the test, or None if one of them would be refused."""
+    book, planned = job.book, job.planned
+    after = book.preview(planned.event, delta=planned.delta or None)
+    if after is None or trial is None or trial.epsilon is None:
+        return after
+    if trial.book is not book:
+        return None if trial.book.preview(trial.event) is None else after
+    if any(entry.mode == "renyi" for entry in book.entries()):
+        both = events.Compose((planned.event, trial.event))
+        return book.preview(both, delta=planned.delta or None)
+    both_added = after + trial.epsilon
+    return both_added if both_added <= book.budget.epsilon * (1 + 1e-12) else None
+
+
+def _show_balance(console: Console, job: Job, trial: Trial | None, after: float | None) -> None:
+    balances = [(job.book, after)]
+    if trial is not None and trial.book is not job.book:
+        own = job.book.preview(job.planned.event, delta=job.planned.delta or None)
+        balances = [(job.book, own), (trial.book, trial.book.preview(trial.event))]
+    for book, then in balances:
+        left = None if then is None else max(0.0, book.budget.epsilon - then)
+        console.print(balance(book, book.spent().epsilon, book.remaining(), then, left))
+    if after is not None:
+        _say(console, "This would fit. Nothing was charged, and no rows were read.")
+
+
+def _refuse(job: Job, trial: Trial | None) -> None:
+    """Refuse before anything is charged; the ledger says what was spent on what."""
+    book, planned = job.book, job.planned
+    failure = f", δ = {planned.delta:g}" if planned.delta else ""
+    wanted = f"ε = {planned.epsilon:g}{failure} for the {job.label}"
+    if trial is not None and trial.epsilon is not None:
+        tested = f"ε = {trial.epsilon:g} for the test"
+        if trial.book is book:
+            wanted += f" and {tested}"
+        elif book.preview(planned.event, delta=planned.delta or None) is not None:
+            book, wanted = trial.book, tested
+    error = BudgetExceeded(
+        f"{wanted} would not fit into the budget of {book.dataset!r}, {book.budget}. "
+        f"Spent so far: ε = {book.spent().epsilon:.6g}; remaining: ε = {book.remaining():.6g}.",
+        "Nothing was charged, and no rows were read. Ask for less, with a smaller --epsilon.",
+        label=job.label,
+        budget=book.budget,
+        spent=book.spent().epsilon,
+        would_be=None,
+    )
+    show_refusal(error, book)
+    raise typer.Exit(2)
+
+
+def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Console) -> None:
+    """Fit, save, test, and save again: what was paid for is not lost if the test fails."""
+    from tacit.estimators.saving import save
+
+    book, place = job.book, out
+    try:
+        with _progress(console) as say:
+            model = job.run(say)
+            place = _kept(lambda path, over: save(model, path, overwrite=over), out, overwrite)
+            tests = () if trial is None else (trial.run(model, say),)
+            if tests:
+                place = _kept(
+                    lambda path, _: save(model, path, overwrite=True, evaluations=tests), place, True
+                )
+    except BudgetExceeded as error:
+        show_refusal(error, book)
+        raise typer.Exit(2) from error
+    guarantee = job.estimator.guarantee_
+    for one in tests:
+        console.print(tested(one))
+    charged = {book: [pair(guarantee)]}
+    if trial is not None and trial.epsilon is not None:
+        charged.setdefault(trial.book, []).append(f"ε = {up(trial.epsilon)} for the test")
+    _say(console, str(guarantee))
+    for each, costs in charged.items():
+        _say(
+            console,
+            f"Charged now: {', and '.join(costs)}. Spent in all: ε = {up(each.spent().epsilon)} of "
+            f"{each.budget.epsilon:.6g} at δ = {each.budget.delta:.6g}; remaining: ε = "
+            f"{each.remaining():.6g} ({each.location}, {each.dataset}).",
+        )
+    _say(console, f"Model written to {place}")
+    if place != out:
+        raise typer.Exit(2)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Say]:
+    """What is being done, on the terminal's standard error, gone when it is done."""
+    errors = Console(stderr=True, quiet=console.quiet)
+    if not errors.is_terminal or errors.quiet:
+        yield lambda text: None
+        return
+    with errors.status("") as status:
+        yield lambda text: status.update(f"{escape(text)} …")
+
+
+def _kept(write: Callable[[Path, bool], None], out: Path, overwrite: bool) -> Path:
+    """Write what was paid for; if that fails at last, somewhere else."""
+    try:
+        write(out, overwrite)
+    except TacitError as error:
+        place = Path(tempfile.mkdtemp(prefix="tacit-")) / out.name
+        write(place, True)
+        typer.echo(f"tacit: {error.problem} The model was written to {place} instead.", err=True)
+        return place
+    return out

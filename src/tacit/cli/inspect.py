@@ -1,0 +1,128 @@
+"""``tacit inspect``: what a saved model is, and what it promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tacit.cli.common import described, pair, up
+
+__all__ = ["inspect", "tested"]
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model that tacit fit wrote.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    top: Annotated[
+        int | None, typer.Option(help="Only so many coefficients, the largest.", min=0, show_default="all")
+    ] = None,
+) -> None:
+    """Show the guarantee of a saved model, what it was made from, and its coefficients.
+
+    A file that was altered, or that has no guarantee, is refused.
+    """
+    from tacit.estimators.saving import load
+    from tacit.report.facts import Facts
+
+    facts = Facts.of(load(model), model.name)
+    if as_json:
+        typer.echo(json.dumps(_plain(facts), allow_nan=False, ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    _show_guarantee(console, facts)
+    if facts.preprocessor is not None:
+        console.print(
+            f"What it was made from:\n{facts.preprocessor.describe()}", markup=False, highlight=False
+        )
+    for evaluation in facts.evaluations:
+        console.print(tested(evaluation))
+    console.print(_coefficients(facts, top))
+
+
+def _show_guarantee(console: Console, facts: Any) -> None:
+    guarantee = facts.guarantee
+    table = Table(title=escape(f"{facts.name}: {facts.title}"), show_header=False, title_justify="left")
+    table.add_row(
+        "guarantee", f"ε = {up(guarantee.epsilon) if facts.private else '∞'}, δ = {guarantee.delta:g}"
+    )
+    table.add_row("protects", escape(f"{guarantee.relation} of one {guarantee.unit}"))
+    table.add_row("noise", guarantee.noise)
+    table.add_row("event", escape(described(guarantee.event)))
+    for assumption in guarantee.assumptions:
+        table.add_row("assuming", escape(assumption))
+    console.print(table)
+    for paragraph in facts.words:
+        console.print(paragraph + "\n", markup=False, highlight=False)
+
+
+def tested(evaluation: Any) -> Table:
+    """The figures of all rows, and of each group the accuracy; the model file has the others too."""
+    paid = (
+        "public rows, free"
+        if evaluation.guarantee is None
+        else f"private rows, {pair(evaluation.guarantee)}"
+    )
+    table = Table("", "value", f"{evaluation.confidence:.0%} interval", title=f"Tested on {paid}")
+    table.title_justify = "left"
+    for name, value in evaluation.figures.items():
+        if ":" in name and not name.endswith(": accuracy"):
+            continue
+        low, high = evaluation.intervals[name]
+        shown = "unknown" if value is None else f"{value:.4g}"
+        table.add_row(escape(name), shown, f"{low:.4g} to {high:.4g}")
+    return table
+
+
+def _coefficients(facts: Any, top: int | None) -> Table:
+    rows = facts.coefficients()
+    intervals = any(row.low is not None for row in rows)
+    several = len({row.output for row in rows}) > 1
+    table = Table(title="Coefficients, the largest first", title_justify="left")
+    if several:
+        table.add_column("class", overflow="fold")
+    table.add_column("feature", overflow="fold")
+    table.add_column("coefficient", justify="right", no_wrap=True)
+    if intervals:
+        table.add_column("interval with the privacy noise", justify="right")
+    for row in rows[:top]:
+        cells = [escape(row.output)] if several else []
+        cells += [escape(row.feature), f"{row.value:.4f}"]
+        if intervals:
+            cells.append("" if row.low is None else f"{row.low:.4f} to {row.high:.4f}")
+        table.add_row(*cells)
+    return table
+
+
+def _plain(facts: Any) -> dict[str, Any]:
+    maker = facts.preprocessor
+    return {
+        "model": facts.title,
+        "guarantee": json.loads(facts.guarantee.to_json()),
+        "statement": facts.guarantee.statement(),
+        "in_words": facts.words,
+        "attack": {f"{rate:g}": facts.attack.power(rate) for rate in (0.001, 0.01, 0.1)},
+        "event": json.loads(facts.guarantee.event.to_json()),
+        "preprocessor": None if maker is None else maker.to_dict(),
+        "classes": [_value(label) for label in facts.classes],
+        "coefficients": [
+            {
+                "class": row.output or None,
+                "feature": row.feature,
+                "value": row.value,
+                "low": row.low,
+                "high": row.high,
+            }
+            for row in facts.coefficients()
+        ],
+        "evaluations": [evaluation.to_dict() for evaluation in facts.evaluations],
+    }
+
+
+def _value(label: Any) -> Any:
+    return label.item() if hasattr(label, "item") else label

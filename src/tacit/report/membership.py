@@ -1,0 +1,120 @@
+"""What a guarantee means to somebody who wants to know whether a person was in the data.
+
+A guarantee with all its (ε, δ(ε)) bounds every test that tells a model fitted with a person from one fitted
+without: with false alarms α, it misses a share of at least β(α) = max over ε of 1 − δ − e^ε·α and
+e^{−ε}·(1 − δ − α) (Wasserman and Zhou 2010; Dong, Roth and Su 2022). No attack, whatever it knows, is better.
+
+>>> from tacit import events
+>>> attack = Tradeoff.of(Guarantee(1.0, 0.0, events.Pure(1.0)))
+>>> round(attack.power(0.01), 4), round(attack.power(0.1), 4)
+(0.0272, 0.2718)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit import accounting
+from tacit.errors import TacitError
+from tacit.guarantee import Guarantee
+from tacit.report.planning import rounded_up
+
+__all__ = ["Tradeoff", "in_words", "odds", "percent_up"]
+
+POINTS = 24
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Errors of the best membership attack, from promises (ε, δ) that all hold."""
+
+    promises: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, *, stated_only: bool = False) -> Tradeoff:
+        """What the guarantee and its event imply; with ``stated_only``, its ε and δ alone."""
+        stated = (guarantee.epsilon, guarantee.delta)
+        if stated_only or not math.isfinite(guarantee.epsilon):
+            return cls((stated,))
+        found = [stated]
+        for place in range(POINTS):
+            epsilon = guarantee.epsilon * place / (POINTS - 1)
+            try:
+                failure = accounting.delta(guarantee.event, epsilon, relation=guarantee.relation)
+            except TacitError:
+                continue
+            found.append((epsilon, failure))
+        return cls(tuple(found))
+
+    def missed(self, false_alarms: float) -> float:
+        """The least share of those who were in the data that an attack misses (type II error)."""
+        bounds = [
+            max(1 - failure - _exp(epsilon) * false_alarms, (1 - failure - false_alarms) / _exp(epsilon))
+            for epsilon, failure in self.promises
+        ]
+        return min(1.0, max(0.0, *bounds))
+
+    def power(self, false_alarms: float) -> float:
+        """The largest share that an attack finds with so many false alarms."""
+        return 1 - self.missed(false_alarms)
+
+    def curve(self, points: int = 201) -> tuple[Sequence[float], Sequence[float]]:
+        """Type I errors, denser near 0, and the least type II error at each."""
+        wrong = [(place / (points - 1)) ** 2 for place in range(points)]
+        return wrong, [self.missed(rate) for rate in wrong]
+
+
+def odds(guarantee: Guarantee, prior: float = 0.5) -> float:
+    """How sure somebody can become that a person was in the data, who was sure to this degree before.
+
+    Bayes: ε multiplies the odds by e^ε at most, apart from the probability δ.
+
+    >>> from tacit import events
+    >>> round(odds(Guarantee(1.0, 0.0, events.Pure(1.0))), 3)
+    0.731
+    """
+    if not math.isfinite(guarantee.epsilon):
+        return 1.0
+    return 1 / (1 + math.exp(-guarantee.epsilon) * (1 - prior) / prior)
+
+
+def in_words(guarantee: Guarantee, attack: Tradeoff) -> list[str]:
+    """The guarantee of a model, for people who do not read ε."""
+    if not math.isfinite(guarantee.epsilon):
+        return ["This model was fitted without noise. Nothing is promised to the people in the data."]
+    whom = "one row of the data" if guarantee.unit.column is None else f"all that one {guarantee.unit} adds"
+    change = "leave it out" if guarantee.relation == "add_remove" else "replace it by any other"
+    apart = f", apart from a probability of δ = {guarantee.delta:g}" if guarantee.delta else ""
+    words = [
+        f"Take {whom}, and {change}: every model that could come out is at most "
+        f"e^ε = {rounded_up(_exp(guarantee.epsilon), 3)} times more or less likely than before{apart}. This "
+        "holds for whatever is done with the model, by anybody, with any other knowledge and at any time.",
+        "So whoever thinks it as likely as not that somebody was in the data, and then studies the model, "
+        f"can become {percent_up(odds(guarantee))} sure of it at most{apart}; where nothing leaks they stay "
+        "at 50%. An attack that is wrong about 1% of those who were not in the data recognises at most "
+        f"{percent_up(attack.power(0.01))} of those who were; with 10% wrong, at most "
+        f"{percent_up(attack.power(0.1))}. Guessing finds 1% and 10%.",
+        "It is not promised that nothing is learnt about people as a whole: what the model says of everybody "
+        "like you it says whether or not you were in the data. Nor is anything promised about what was "
+        "released elsewhere from the same data; a ledger adds that up.",
+    ]
+    if guarantee.noise == "seeded":
+        words.insert(
+            0, "THE NOISE OF THIS MODEL WAS SEEDED, for a test. Whoever knows the seed can take it away."
+        )
+    return words
+
+
+def percent_up(share: float) -> str:
+    """A share as a percentage, rounded up to a tenth.
+
+    >>> percent_up(0.0271), percent_up(1.0)
+    ('2.8%', '100%')
+    """
+    return f"{math.ceil(min(share, 1.0) * 1000 * (1 - 1e-12)) / 10:g}%"
+
+
+def _exp(epsilon: float) -> float:
+    return math.exp(epsilon) if epsilon < 700 else math.inf

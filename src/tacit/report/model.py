@@ -1,0 +1,330 @@
+"""A page about a fitted model: what it promises, what it cost, how good it is, what is in it.
+
+Everything comes from the model file and the ledger, and so from what was released: the page reads no data
+and needs no budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tacit.errors import TacitError
+from tacit.estimators.evaluation import Evaluation
+from tacit.guarantee import Guarantee, ceiling
+from tacit.report.facts import CONFIDENCE, Facts, Spending
+from tacit.report.membership import Tradeoff, percent_up
+from tacit.report.page import Section, render
+
+__all__ = ["model_page"]
+
+FIGURES = {
+    "accuracy": "share of rows whose class is predicted",
+    "auroc": "chance that a row of the second class scores above one of the first",
+    "brier": "mean squared error of the predicted probabilities; 0 is best",
+    "calibration error": "how far predicted probabilities are from observed shares; 0 is best",
+    "mae": "mean absolute error, in units of the target",
+    "rmse": "root of the mean squared error, in units of the target",
+    "r2": "share of the target's variance that is explained; 1 is best",
+}
+"""What the figures of an evaluation mean."""
+GROUP_FIGURES = ("accuracy", "positive rate", "true positive rate", "false positive rate")
+MAIN = ("auroc", "accuracy", "r2")
+"""The first of these that there is stands for all."""
+MARKS = (0.01, 0.1)
+MOST_BARS = 20
+
+
+def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence[Facts] = ()) -> str:
+    """The page as text: self-contained, no scripts.
+
+    ``spending`` is what ledgers say, ``others`` are models to draw beside this one, by ε.
+    """
+    sections = [
+        *_promise(facts),
+        *_charged(facts, spending),
+        *_utility(facts),
+        *_groups(facts),
+        _against_epsilon(facts, others),
+        _weights(facts),
+        _origin(facts),
+        _list(facts),
+    ]
+    lead = f"A private {facts.title}, {facts.name}: what it promises, what it cost, and how good it is."
+    return render(_capital(facts.title), lead, sections)
+
+
+def _promise(facts: Facts) -> list[Section]:
+    from tacit.report import plots
+
+    guarantee, attack = facts.guarantee, facts.attack
+    noise = {
+        "exact": "exact, from the system's randomness",
+        "float64": "float64, from the system's randomness",
+        "seeded": "SEEDED: no privacy",
+    }[guarantee.noise]
+    numbers = [
+        ["ε", _up(guarantee.epsilon)],
+        ["δ", f"{guarantee.delta:g}"],
+        ["e^ε", _up(math.exp(min(guarantee.epsilon, 700.0))) if facts.private else "∞"],
+        ["relation", str(guarantee.relation)],
+        ["protects", f"one {guarantee.unit}"],
+        ["noise", noise],
+    ]
+    promise = Section("What is promised", facts.words, note=guarantee.statement())
+    event = f"The event, from which ε and δ can be computed anew: {guarantee.event!s:.600}"
+    in_numbers = Section("In numbers", [event], table=(("", ""), numbers))
+    if not facts.private:
+        return [promise, in_numbers]
+    stated = Tradeoff.of(guarantee, stated_only=True)
+    curves = {"the stated ε and δ alone": stated.curve(), "all that is known of the event": attack.curve()}
+    drawn = plots.attack_figure(curves, [(rate, attack.missed(rate)) for rate in MARKS])
+    about = (
+        "Somebody has the model and wants to know whether a person was in the data. Every way to decide "
+        "makes two kinds of errors: it says so wrongly, or it misses. No way lies below the curve. It "
+        "follows from the noise alone, and holds even for somebody who knows all other rows."
+    )
+    rates = [[f"{rate:.1%}", percent_up(attack.power(rate)), f"{rate:.1%}"] for rate in (0.001, *MARKS, 0.5)]
+    best = Section(
+        "The best attack there can be",
+        [about],
+        table=(("false alarms", "finds at most", "guessing finds"), rates),
+        figure=plots.embedded(drawn),
+        figure_text="Least share that an attack misses, against its share of false alarms.",
+    )
+    return [promise, in_numbers, best]
+
+
+def _charged(facts: Facts, spending: Sequence[Spending]) -> list[Section]:
+    paid = [f"The fit: {_price(facts.guarantee)}."]
+    for one in facts.evaluations:
+        cost = "free, on rows declared public" if one.guarantee is None else _price(one.guarantee)
+        paid.append(f"{_capital(one.label)}: {cost}.")
+    if not spending:
+        paid.append("No ledger was given to this page.")
+    sections = [Section("What was charged", [" ".join(paid)])]
+    for each in spending:
+        rows = [[label, str(charges), f"{share:.1%}"] for label, charges, share in each.shares]
+        whole = (
+            f"In {each.location}, “{each.dataset}” has a budget of {each.budget}. "
+            f"{_capital(_counted(each.charges, 'charge'))} spent ε = {_up(each.spent)} of it in all; "
+            f"ε = {each.remaining:.4g} remains."
+        )
+        table = (("charged on", "charges", "share of cost"), rows) if rows else None
+        sections.append(Section(f"In the ledger: {each.dataset}", [whole], table=table))
+    return sections
+
+
+def _price(guarantee: Guarantee) -> str:
+    failure = f", δ = {guarantee.delta:g}" if guarantee.delta else ""
+    return f"ε = {_up(guarantee.epsilon)}{failure}"
+
+
+def _utility(facts: Facts) -> list[Section]:
+    from tacit.report import plots
+
+    heading, planned = "How good it is", _planned(facts)
+    expected = [f"Expected, known before any row was read: {planned}."] if planned else []
+    if not facts.evaluations:
+        missing = (
+            "Measured: nothing. The model was not tested on other rows. To do so costs budget where they are "
+            "private: tacit fit --test rows.csv --test-epsilon 0.2, or tacit.evaluate."
+        )
+        return [Section(heading, [*expected, missing])]
+    sections = []
+    for one in facts.evaluations:
+        names = [*(name for name in FIGURES if name in one.figures)]
+        names += [name for name in one.figures if name not in names and ":" not in name]
+        where, noisy = ("public rows", "") if one.guarantee is None else (
+            f"private rows, charged with {_price(one.guarantee)}", ", privacy noise included"
+        )  # fmt: skip
+        measured = (
+            f"Measured on {where}, to which the model was not fitted. The intervals hold what the figures "
+            f"would be on many more rows of the same kind, each with {one.confidence:.0%} confidence{noisy}."
+            f"{_baseline(one)}"
+        )
+        meanings = "; ".join(f"{name}: {FIGURES[name]}" for name in names if name in FIGURES)
+        rows = [[name, _number(one.figures[name]), _ends(one.intervals[name])] for name in names]
+        sections.append(
+            Section(
+                heading,
+                [*expected, measured, f"{_capital(meanings)}."],
+                table=(("", "value", f"{one.confidence:.0%} interval"), rows),
+                figure=plots.embedded(plots.calibration_figure(one.reliability)) if one.reliability else None,
+                figure_text="Observed share against predicted probability.",
+            )
+        )
+        expected = []
+    return sections
+
+
+def _planned(facts: Facts) -> str:
+    """What the plan of the fit said, which rests on public facts alone; nothing if it says otherwise now."""
+    if not hasattr(facts.estimator, "plan") or not facts.private:
+        return ""
+    known = None if facts.preprocessor is None else facts.preprocessor.features
+    try:
+        plan = facts.estimator.plan(len(facts.features) if known is None else known)
+    except TacitError:
+        return ""
+    return "; ".join(plan.notes) if plan.event == facts.guarantee.event else ""
+
+
+def _baseline(one: Evaluation) -> str:
+    """How often the more frequent class alone would be right, from what was released already."""
+    if one.reliability:
+        known = [line for line in one.reliability if line["observed"] is not None]
+        total = sum(float(line["count"] or 0.0) for line in known)
+        positive = sum(float(line["count"] or 0.0) * float(line["observed"] or 0.0) for line in known)
+        share = positive / total if total > 0 else math.nan
+        share = max(share, 1 - share)
+    elif one.confusion is not None and (total := sum(map(sum, one.confusion))) > 0:
+        share = max(map(sum, one.confusion)) / total
+    else:
+        return ""
+    if not 0 < share <= 1:
+        return ""
+    return f" Always to say the most frequent class would be right for about {share:.0%}."
+
+
+def _groups(facts: Facts) -> list[Section]:
+    sections = [_group(one, facts, column) for one in facts.evaluations for column in one.groups]
+    about = "A small group has a wide interval: its rows are few, and the noise is that of any other group."
+    return [replace(sections[0], paragraphs=[about]), *sections[1:]] if sections else []
+
+
+def _group(one: Evaluation, facts: Facts, column: str) -> Section:
+    from tacit.report import plots
+
+    parts = one.groups[column]
+    declared = facts.preprocessor.schema[column].categories if facts.preprocessor else None
+    ordered = dict.fromkeys([*map(str, declared or ()), *parts])
+    groups = [group for group in ordered if group in parts and group != "gap"]
+    what = [name for name in GROUP_FIGURES if name in parts["gap"]]
+    main = what[0]
+    rows = []
+    for group in (*groups, "gap"):
+        values = [_number(parts[group].get(name)) for name in what]
+        name = f"{column}: {main} gap" if group == "gap" else f"{column}={group}: {main}"
+        title = "largest gap" if group == "gap" else group
+        rows.append([title, values[0], _ends(one.intervals[name]), *values[1:]])
+    known = {group: value for group in groups if (value := parts[group].get(main)) is not None}
+    figure = None
+    if known:
+        intervals = [one.intervals[f"{column}={group}: {main}"] for group in known]
+        title = f"{_capital(main)} by {column}, {one.confidence:.0%} intervals"
+        figure = plots.embedded(plots.interval_figure(list(known), list(known.values()), intervals, title))
+    return Section(
+        f"By {column}",
+        table=((column, main, "interval", *what[1:]), rows),
+        figure=figure,
+        figure_text=f"{main} by {column}",
+    )
+
+
+def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
+    from tacit.report import plots
+
+    heading = "Utility against ε"
+    for name in MAIN:
+        points = {
+            (each.guarantee.epsilon, each.name): (value, *one.intervals[name])
+            for each in (facts, *others)
+            for one in each.evaluations
+            if each.private and (value := one.figures.get(name)) is not None
+        }
+        if len({epsilon for epsilon, _ in points}) < 2:
+            continue
+        rows = [
+            [model, _up(epsilon), _number(value), _ends((low, high))]
+            for (epsilon, model), (value, low, high) in sorted(points.items())
+        ]
+        drawn = plots.utility_figure([(epsilon, *rest) for (epsilon, _), rest in points.items()], name)
+        return Section(
+            heading,
+            ["Each point is a model of its own, fitted and tested with budget, or tested on public rows."],
+            table=(("model", "ε", name, "interval"), rows),
+            figure=plots.embedded(drawn),
+            figure_text=f"{name} against ε",
+        )
+    alone = (
+        "Fewer than two models were tested, so there is no curve. Others cost budget of their own, to fit "
+        "and to test; tacit report --compare other.tacit draws them beside this one."
+    )
+    return Section(heading, [alone])
+
+
+def _weights(facts: Facts) -> Section:
+    from tacit.report import plots
+
+    found = facts.coefficients()
+    top = found[:MOST_BARS]
+    ends = [(one.low, one.high) for one in top if one.low is not None and one.high is not None]
+    drawn = plots.coefficient_figure(
+        [one.label for one in top],
+        [one.value for one in top],
+        ends if len(ends) == len(top) else None,
+        f"The {len(top)} largest of {len(found)} coefficients",
+    )
+    several = len({one.output for one in found}) > 1
+    label = "the class" if several else str(facts.classes[-1]) if facts.classes else ""
+    kind = "log-odds" if hasattr(facts.estimator, "predict_proba") else "score"
+    scale = " A category counts 1 where it applies; a number runs from −1 to 1 between its declared bounds."
+    about = (
+        f" The {CONFIDENCE:.0%} intervals include the privacy noise; of {len(found)}, about "
+        f"{math.ceil(len(found) * (1 - CONFIDENCE))} may miss."
+        if ends
+        else " Intervals are not available for this model (tacit fit --intervals buys some); small "
+        "coefficients may be noise."
+    )
+    what = f"the {kind} of {label}" if label else "the prediction"
+    return Section(
+        "Coefficients",
+        [f"What each feature adds to {what}.{scale if facts.preprocessor else ''}{about}"],
+        figure=plots.embedded(drawn),
+        figure_text="The largest coefficients as bars.",
+    )
+
+
+def _origin(facts: Facts) -> Section:
+    if facts.preprocessor is None:
+        return Section("What it was made from", [f"{_counted(len(facts.features), 'feature')}."])
+    lines = [[line] for line in facts.preprocessor.describe().splitlines()]
+    return Section(
+        "What it was made from",
+        ["What is done with each column follows from the schema, and from no row."],
+        table=(("column",), lines),
+    )
+
+
+def _list(facts: Facts) -> Section:
+    found = facts.coefficients()
+    bounded = any(one.low is not None for one in found)
+    rows = []
+    for one in found:
+        interval = "" if one.low is None or one.high is None else _ends((one.low, one.high))
+        rows.append([one.label, _number(one.value), *([interval] if bounded else [])])
+    header = ("feature", "coefficient", *(("interval",) if bounded else ()))
+    return Section("All coefficients, the largest first", table=(header, rows))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _up(value: float) -> str:
+    """Four digits, from above, without trailing zeros."""
+    return f"{float(ceiling(value, 4)):g}" if math.isfinite(value) else "∞"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
+
+
+def _ends(ends: tuple[float, float]) -> str:
+    return " to ".join(map(_number, ends))
