@@ -220,7 +220,20 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
     loaders = {**CLASSIFICATION, **REGRESSION}
-    parts, lost = [], []
+    parts: list[str] = []
+    lost: list[str] = []
+
+    def write() -> None:
+        verdict = "tacit was worse nowhere."
+        if lost:
+            verdict = "tacit was worse in:\n\n" + "\n".join(f"- {line}" for line in lost)
+        head = (
+            f"# Private linear models\n\n`{command}`: {given.seeds} seeds, {versions}. Worse means by more than "
+            f"two standard errors and more than 0.0005. {verdict}"
+        )
+        given.output.write_text("\n\n".join([head, *parts]) + "\n")
+
+    command = " ".join(["python benchmarks/linear.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         peers = {peer: LinearPeer(peer) for peer in ("diffprivlib", "opacus", "opendp")}
@@ -229,21 +242,14 @@ def main() -> None:
             table, missed = compared(loaders[chosen](), given.seeds, peers, folder)
             parts.append(table)
             lost += missed
+            write()
         if given.speed:
             parts.append(speed(loaders["adult"](), peers, folder))
         if given.memory:
             parts.append(memory())
         for peer in peers.values():
             peer.close()
-    verdict = "tacit was worse nowhere."
-    if lost:
-        verdict = "tacit was worse in:\n\n" + "\n".join(f"- {line}" for line in lost)
-    command = " ".join(["python benchmarks/linear.py", *sys.argv[1:]])
-    head = (
-        f"# Private linear models\n\n`{command}`: {given.seeds} seeds, {versions}. Worse means by more than "
-        f"two standard errors and more than 0.0005. {verdict}"
-    )
-    given.output.write_text("\n\n".join([head, *parts]) + "\n")
+    write()
     print(given.output.read_text())
 
 

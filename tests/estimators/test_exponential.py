@@ -241,7 +241,7 @@ def test_bad_options(options):
 def test_refusals():
     with pytest.raises(InvalidValue, match="Markov chain would void the guarantee"):
         Exponential(task(Logistic(), 4))
-    with pytest.raises(InvalidValue, match="at most 3 weights"):
+    with pytest.raises(InvalidValue, match="two classes"):
         Exponential(task(HuberHinge(3), 2))
     with pytest.raises(InvalidValue, match="softmax"):
         Exponential(task(Softmax(3), 1))

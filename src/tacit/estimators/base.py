@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue, TacitError
+from tacit.estimators import given
 from tacit.estimators.curvature import CurvaturePurchase, weight_covariance
 from tacit.estimators.facts import Features
 from tacit.estimators.losses import Loss
@@ -29,7 +29,7 @@ from tacit.ledger import Ledger
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["LinearModel", "Planned", "box", "numbers"]
+__all__ = ["LinearModel", "Planned", "box"]
 
 Array = NDArray[np.float64]
 
@@ -97,13 +97,13 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         >>> print(LogisticRegression(epsilon=1.0, norm=1.0, classes=[0, 1]).plan(4))
         ε = 1, δ = 0, add_remove of one row
           objective    ε = 1
-          penalty 2.694, noise 2.694 per weight of the gradient
+          penalty 1.768, noise 1.768 per weight of the gradient
         """
         return self._prepare(features, groups=self.rows_per_group > 1).planned
 
-    def _prepare(self, given: int | Features, *, groups: bool) -> _Prepared:
-        features = given if isinstance(given, Features) else None
-        width = len(features.names) if features is not None else _validate.count("features", given, 1)
+    def _prepare(self, described: int | Features, *, groups: bool) -> _Prepared:
+        features = described if isinstance(described, Features) else None
+        width = len(features.names) if features is not None else _validate.count("features", described, 1)
         relation, unit = self._protected(groups)
         epsilon, delta = self._epsilon(), _validate.delta(self.delta)
         space = self._space(features, width)
@@ -230,9 +230,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         are used.
         """
         features = getattr(X, "features", None)
-        matrix = numbers(X)
+        matrix = given.matrix(X)
         validate_data(self, X if hasattr(X, "columns") else matrix, skip_check_array=True)
-        labels = _column(y, len(matrix))
+        labels = given.column("y", y, len(matrix))
         described = features if isinstance(features, Features) else matrix.shape[1]
         prepared = self._prepare(described, groups=groups is not None)
         planned, space, place = prepared.planned, prepared.space, prepared.place
@@ -242,7 +242,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         with self._charge(planned):
             keep = None
             if groups is not None:
-                keep = bounded_groups(_column(groups, len(matrix)), planned.unit.rows, source)
+                named = given.column("groups", groups, len(matrix))
+                keep = bounded_groups(named, planned.unit.rows, source)
             if prepared.box is not None:
                 bounds = prepared.box.buy(matrix, keep, source)
                 space = Space.of(*bounds, None, intercept=space.intercept > 0)
@@ -297,42 +298,24 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return charge
 
     def _without_noise(self, rows: Rows, space: Space) -> Array:
-        given = self._penalty(space)
-        penalty = np.full(rows.width, self._usual_penalty / space.radius**2 if given is None else given)
+        chosen = self._penalty(space)
+        penalty = np.full(rows.width, self._usual_penalty / space.radius**2 if chosen is None else chosen)
         if space.intercept > 0:
             penalty[-1] = 0.0
         tilt = np.zeros((rows.width, rows.outputs))
         return minimise(self._loss(), rows, penalty, tilt, 1e-7)
 
     def _scores(self, X: Any) -> Array:
+        """Scores, feature by feature: how a matrix product rounds a row may depend on the others."""
         check_is_fitted(self, "coef_")
         matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
         if self.bounds_ is not None:
             matrix = np.clip(matrix, *self.bounds_)
-        return np.asarray(matrix @ np.atleast_2d(self.coef_).T + self.intercept_)
-
-
-def numbers(X: Any) -> NDArray[Any]:
-    """A matrix of numbers; an entry that is none becomes NaN, and no exception tells which it was."""
-    if issparse(X):
-        raise InvalidValue("X", "sparse", "dense", "Sparse input is not supported; use X.toarray().")
-    array = np.asarray(X)
-    if array.dtype.kind in "OUSV":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            array = np.vectorize(_number, otypes=[np.float64])(array)
-    checked: NDArray[Any] = check_array(
-        array, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, accept_sparse=False
-    )
-    return checked
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+        coefficients = np.atleast_2d(self.coef_)
+        scores: Array = np.zeros((len(matrix), len(coefficients))) + self.intercept_
+        for j in range(matrix.shape[1]):
+            scores += np.multiply.outer(matrix[:, j], coefficients[:, j])
+        return scores
 
 
 def box(bounds: Any, width: int) -> tuple[Array, Array]:
@@ -347,12 +330,3 @@ def box(bounds: Any, width: int) -> tuple[Array, Array]:
     if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower < upper).all()):
         raise InvalidValue("bounds", bounds, "finite, lower below upper")
     return lower, upper
-
-
-def _column(values: Any, rows: int) -> NDArray[Any]:
-    if values is None:
-        raise InvalidValue("y", None, "given: fit requires y to be passed, but the target y is None")
-    array = column_or_1d(values, warn=True)
-    if len(array) != rows:
-        raise InvalidValue("y", "another number", "one value per row of X: inconsistent numbers of rows")
-    return np.asarray(array)

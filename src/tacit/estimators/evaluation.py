@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from tacit import _validate, events, mechanisms
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators import figures as made
+from tacit.estimators.given import column
 from tacit.estimators.rows import bounded_groups
-from tacit.estimators.tally import Task, column, task_of
+from tacit.estimators.tally import Task, task_of
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
 from tacit.randomness import Source

@@ -32,6 +32,11 @@ class Features:
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.lower) == len(self.upper):
             raise InvalidValue("bounds", len(self.lower), f"one pair for each of {len(self.names)} features")
+        bounds = zip(self.lower, self.upper, strict=True)
+        if not all(math.isfinite(a) and math.isfinite(b) and a <= b for a, b in bounds):
+            raise InvalidValue("bounds", "of the features", "finite, lower first")
+        if self.norm is not None and not 0 < self.norm < math.inf:
+            raise InvalidValue("norm", self.norm, "a finite number above 0")
 
     @property
     def largest_norm(self) -> float:

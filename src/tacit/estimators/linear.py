@@ -12,7 +12,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.estimators.base import Array, LinearModel, box, numbers
+from tacit.estimators.base import Array, LinearModel, box
+from tacit.estimators.given import real
 from tacit.estimators.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from tacit.estimators.rows import class_numbers
 
@@ -157,7 +158,7 @@ class LinearSVC(LinearClassifier):
 
     def _loss(self) -> Loss:
         classes = len(self._declared())
-        return HuberHinge(1 if classes == 2 else classes, self.corner)
+        return HuberHinge(1 if classes == 2 else classes, _validate.positive("corner", self.corner))
 
     def _targets(self, y: NDArray[Any]) -> Array:
         return 2 * super()._targets(y) - 1
@@ -208,10 +209,10 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def _targets(self, y: NDArray[Any]) -> Array:
         lower, upper = self._target_range()
-        values = numbers(y[:, None])[:, 0].astype(float)
+        values = real(y)
         with np.errstate(invalid="ignore", over="ignore"):
             inside = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
-        return np.where(np.isfinite(values), inside, np.nan)[:, None]
+        return np.where(np.isfinite(values), np.clip(inside, -1.0, 1.0), np.nan)[:, None]
 
     def _keep(self, coefficients: Array, intercepts: Array) -> None:
         lower, upper = self._target_range()

@@ -146,6 +146,15 @@ def _matrix(X: Any) -> Array:
         return filled
     if isinstance(X, np.ndarray):
         return X
+    if isinstance(X, (list, tuple)) and all(isinstance(row, (list, tuple, np.ndarray)) for row in X):
+        widths = {len(row) for row in X}
+        if len(widths) <= 1:
+            cells = np.empty((len(X), *widths), dtype=object)
+            for i, row in enumerate(X):
+                for j, cell in enumerate(row):
+                    cells[i, j] = cell
+            return cells
+        return np.empty(0)
     try:
         return np.array(X, dtype=object)
     except ValueError:
@@ -322,8 +331,10 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float, Decimal)):
+        if not -_LARGEST < value < _LARGEST:
+            return None
         whole = int(value)
-        return str(whole) if whole == value and abs(whole) < _LARGEST else None
+        return str(whole) if whole == value else None
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
     return str(value) if isinstance(value, UUID) else None

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import InvalidValue
+from tacit.estimators.given import group_numbers
 from tacit.randomness import Source
 
 __all__ = ["Rows", "Space", "bounded_groups", "class_numbers"]
@@ -22,6 +24,8 @@ Array = NDArray[np.float64]
 
 BLOCK = 1 << 15
 """Rows prepared at a time where they are not all kept."""
+LARGEST = 1e150
+"""Bounds and norms beyond this, or below one over it, are refused: squares would leave float64."""
 KEPT_BYTES = 1 << 28
 """Prepared rows are kept up to this size, and prepared anew in every pass beyond it."""
 
@@ -42,11 +46,17 @@ class Space:
         """Scaled to [−1, 1] by finite bounds alone; as it is where a norm is given."""
         width = lower.size
         if norm is None:
-            centre, scale = (lower + upper) / 2, (upper - lower) / 2
+            with np.errstate(over="ignore"):
+                centre, scale = lower / 2 + upper / 2, upper / 2 - lower / 2
+            small = np.maximum(np.abs(lower), np.abs(upper)) < LARGEST
+            if not (small.all() and (scale > 1 / LARGEST).all()):
+                raise InvalidValue("bounds", "numbers too large or too close", "within ±1e150, 1e-150 apart")
             bound = math.sqrt(max(width, 1))
         else:
             centre, scale = np.zeros(width), np.ones(width)
             bound = norm
+            if not 1 / LARGEST <= norm <= LARGEST:
+                raise InvalidValue("norm", norm, "in [1e-150, 1e150]", "Measure in other units.")
         constant = bound / math.sqrt(max(width, 1)) if norm is None else bound / 4
         return cls(lower, upper, centre, scale, bound, constant if intercept else 0.0)
 
@@ -142,11 +152,7 @@ def bounded_groups(groups: NDArray[Any], most: int, source: Source) -> NDArray[n
 
     Rows without a group (None or NaN) are not kept.
     """
-    numbers: dict[Any, int] = {}
-    place = np.empty(len(groups), dtype=np.int64)
-    for i, group in enumerate(groups.tolist()):
-        name = group if isinstance(group, (str, int, float, bytes)) else None if group is None else str(group)
-        place[i] = -1 if name is None or name != name else numbers.setdefault(name, len(numbers))
+    place = group_numbers(groups)
     order = np.lexsort((source.words(len(groups)), place))
     ranked = place[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=-2))

@@ -7,7 +7,8 @@ the cells are is public; only :meth:`Task.measure` sees rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,14 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score, r
 from sklearn.pipeline import Pipeline
 
 from tacit import _validate
-from tacit.errors import InvalidValue
+from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators import figures as made
+from tacit.estimators import given
 from tacit.estimators.preprocessor import Preprocessor
 from tacit.randomness import Source
 from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
 
-__all__ = ["DRAWS", "Task", "column", "task_of"]
+__all__ = ["DRAWS", "Task", "task_of"]
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -89,10 +91,10 @@ class Task:
         keep = np.ones(len(y), dtype=bool) if keep is None else keep
         valid = valid[keep]
         if self.kind == "regression":
-            predicted = np.asarray(model.predict(X)).ravel() if len(y) else y
+            predicted = _withheld(model, lambda: given.real(np.ravel(model.predict(X)))) if len(y) else y
             return self._sums(predicted[keep], y[keep], valid, public)
         truth = _places(y[keep], self.classes)
-        scores = _scores(model, X, self, len(y))[keep]
+        scores = _withheld(model, lambda: _scores(model, X, self, len(y)))[keep]
         valid &= (truth >= 0) & np.isfinite(scores).all(axis=1)
         free: dict[str, float] = {}
         if self.kind == "two classes":
@@ -121,7 +123,7 @@ class Task:
 
     def _sums(self, predicted: Array, y: Array, valid: Array, public: bool) -> tuple[Int64, dict[str, float]]:
         low, high = self.bounds
-        guess, truth = _real(predicted), _real(y)
+        guess, truth = given.real(predicted), given.real(y)
         valid = valid & np.isfinite(guess) & np.isfinite(truth)
         guess, truth, width = guess[valid], truth[valid], high - low
         free: dict[str, float] = {}
@@ -262,26 +264,41 @@ def task_of(
         else "none"
     )
     declared = {}
-    for name, given in groups_of.items():
-        if not isinstance(given, (tuple, list)) or len(given) != 2 or not len(given[1]):
+    for name, pair in groups_of.items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not len(pair[1]):
             example = "groups_of={'sex': (labels, ['Female', 'Male'])}."
-            raise InvalidValue(f"groups_of[{name!r}]", type(given).__name__, "labels and categories", example)
-        declared[str(name)] = tuple(given[1])
+            raise InvalidValue(f"groups_of[{name!r}]", type(pair).__name__, "labels and categories", example)
+        declared[str(name)] = tuple(pair[1])
     kind = "two classes" if len(classes) == 2 else "more classes"
     return Task(kind, tuple(classes), bins, scored, declared)
 
 
-def _bounds(given: Any, public: Array | None) -> tuple[float, float]:
-    if given is None and public is not None:
-        finite = (values := _real(public))[np.isfinite(values)]
+def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:
+    if stated is None and public is not None:
+        finite = (values := given.real(public))[np.isfinite(values)]
         return (float(finite.min()), float(finite.max()) + 1e-9) if len(finite) else (0.0, 1.0)
     advice = "They are public knowledge about the target: target_bounds=(0, 100)."
-    if given is None or isinstance(given, str) or len(given) != 2:
-        raise InvalidValue("target_bounds", given, "a pair (low, high) for a regressor", advice)
-    low, high = (_validate.finite("target_bounds", bound) for bound in given)
+    if stated is None or isinstance(stated, str) or len(stated) != 2:
+        raise InvalidValue("target_bounds", stated, "a pair (low, high) for a regressor", advice)
+    low, high = (_validate.finite("target_bounds", bound) for bound in stated)
     if not low < high or not math.isfinite(high - low):
-        raise InvalidValue("target_bounds", given, "ordered, low first", advice)
+        raise InvalidValue("target_bounds", stated, "ordered, low first", advice)
     return low, high
+
+
+def _withheld(model: Any, made: Callable[[], Float64]) -> Float64:
+    """What a model makes of the rows. Whatever goes wrong in it is not told: it could quote a row."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return made()
+    except Exception:
+        pass
+    raise EngineFailed(
+        "The model could not score the rows; what it said is withheld, for it may quote them.",
+        "The charge stands. Check on public rows that the model takes input of this shape.",
+        engine=type(model).__name__,
+    )
 
 
 def _scores(model: Any, X: Any, task: Task, rows: int) -> Float64:
@@ -304,17 +321,20 @@ def _scores(model: Any, X: Any, task: Task, rows: int) -> Float64:
 def _finite(model: Any, X: Any, rows: int) -> tuple[Any, NDArray[np.bool_]]:
     """X with zeros for rows that hold what is not finite, and which rows are whole.
 
-    Frames, and what a preprocessor reads, are left alone.
+    What a preprocessor reads is left alone: it reads every value by itself.
     """
     valid = np.ones(rows, dtype=bool)
     if isinstance(model, Pipeline) and isinstance(model.steps[0][1], Preprocessor):
         return X, valid
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f" and len(X) == rows:
-        valid = np.asarray(np.isfinite(X).all(axis=1))
-        if not valid.all():
-            X = X.copy()
-            X[~valid] = 0.0
-    return X, valid
+    numbers = given.matrix(X)
+    if len(numbers) != rows:
+        raise InvalidValue("X", "another number of rows", "as many rows as y")
+    valid = np.asarray(np.isfinite(numbers).all(axis=1))
+    if not valid.all():
+        numbers = np.where(valid[:, None], numbers, 0.0)
+    if not hasattr(X, "columns") or not hasattr(X, "iloc"):
+        return numbers, valid
+    return type(X)(numbers, columns=X.columns), valid
 
 
 def _counted(cells: Array, valid: Array, number: int) -> Int64:
@@ -334,23 +354,3 @@ def _places(values: Array, categories: Sequence[Any]) -> Int64:
 
     listed = values.tolist()
     return np.fromiter(map(place, listed), np.int64, len(listed))
-
-
-def _real(values: Array) -> Float64:
-    """float64, NaN for what is no number."""
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    plain = [
-        float(v) if isinstance(v, (int, float)) and abs(v) < 1e300 else math.nan for v in values.tolist()
-    ]
-    return np.array(plain, dtype=np.float64)
-
-
-def column(name: str, values: Any) -> Array:
-    """One value per row, from a vector or a matrix of one column."""
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise InvalidValue(name, f"an array of shape {array.shape}", "one value for each row")
-    return array

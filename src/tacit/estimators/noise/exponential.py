@@ -65,6 +65,9 @@ class Exponential(Place):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
+        if task.loss.outputs > 1:
+            advice = 'Use noise="objective".'
+            raise InvalidValue("noise", self.name, "used for two classes, or for a number", advice)
         if task.size > MOST_COORDINATES:
             raise InvalidValue(
                 "noise", self.name,

@@ -27,6 +27,10 @@ FINISH_SPREAD = 1e-4
 """Standard deviation of the noise that covers it, where weights are of order 1 to 100."""
 
 
+REACHED = 1e-7
+"""A gradient that rounding leaves within reach of float64 for a hundred million rows."""
+
+
 class Objective(Place):
     """Objective perturbation: min Σℓ + λ/2‖Θ‖² + ⟨b, Θ⟩, with approximate minima perturbed once more.
 
@@ -75,7 +79,7 @@ class Objective(Place):
         self._rate = self._left(left(self.penalty), spent) / self._bound
         self.spread = math.sqrt(task.size + 1) / self._rate
         final = task.epsilon - spent
-        self._tolerance = FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(task.size))
+        self._tolerance = max(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(task.size)), REACHED)
         self._finish: Norm | Gaussian = Norm(2 * self._tolerance / self.penalty, final)
         self.event = events.Pure(task.epsilon)
 
@@ -99,7 +103,7 @@ class Objective(Place):
         self.spread = multiplier * self._bound
         self.penalty = self.spread if task.penalty is None else task.penalty
         last = _gaussian.noise_multiplier(task.epsilon - spent, task.delta - failing)
-        self._tolerance = FINISH_SPREAD * self.penalty / (2 * last)
+        self._tolerance = max(FINISH_SPREAD * self.penalty / (2 * last), REACHED)
         self._finish = Gaussian(2 * self._tolerance / self.penalty, noise_multiplier=last)
         self.event = events.Compose((made(multiplier), self._finish.event))
 

@@ -50,7 +50,6 @@ class Output(Place):
         self._noise = self._mechanism(self.sensitivity)
         self.spread = self.sensitivity * spread
         self.event: events.Event = self._noise.event
-        self.kind = self._noise.noise
         self.notes.append(f"penalty {self.penalty:.4g}, noise {self.spread:.4g} per weight")
 
     def _mechanism(self, sensitivity: float) -> Norm | Gaussian:
