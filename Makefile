@@ -1,7 +1,7 @@
 # Everything here starts from a fresh clone with Python 3.11 or later and make.
 PYTHON ?= python3
 VENV ?= .venv
-# Extra arguments for installing torch, which only `make bench` needs; for instance an index of
+# Extra arguments for installing torch, for instance an index of
 # builds without CUDA, which are smaller by gigabytes.
 TORCH_PIP_ARGS ?=
 
@@ -17,7 +17,7 @@ help:
 	@echo "make demo    the averaging attack on a count, then a private model of Adult with its report; writes out/"
 	@echo "make test    make check, then every test"
 	@echo "make check   ruff, mypy and import-linter"
-	@echo "make bench   side by side with other libraries; installs torch"
+	@echo "make bench   side by side with other libraries, which it installs"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(INSTALLED)
@@ -39,15 +39,15 @@ clean:
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+# torch comes first and alone, so that no other package chooses its version or build.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "tacit needs Python 3.11 or later; name one with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH_PIP_ARGS) torch==2.13.0
 	$(PIP) -e ".[dev]"
 	@touch $@
 
-# torch comes first and alone, so that no other package chooses its version or build.
 $(PEERS): $(INSTALLED)
-	$(PIP) $(TORCH_PIP_ARGS) torch==2.13.0
 	$(PIP) -e ".[dev,peers]"
 	@touch $@

@@ -228,8 +228,8 @@ def main() -> None:
         if lost:
             verdict = "tacit was worse in:\n\n" + "\n".join(f"- {line}" for line in lost)
         head = (
-            f"# Private linear models\n\n`{command}`: {given.seeds} seeds, {versions}. Worse means by more than "
-            f"two standard errors and more than 0.0005. {verdict}"
+            f"# Private linear models\n\n`{command}`: {given.seeds} seeds, {versions}. Worse means by more "
+            f"than two standard errors and more than 0.0005. {verdict}"
         )
         given.output.write_text("\n\n".join([head, *parts]) + "\n")
 

@@ -11,7 +11,7 @@ from tacit.relations import Relation, Unit
 from tacit.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from tacit import audit, estimators, tables
+    from tacit import audit, estimators, tables, training
     from tacit.estimators import evaluate, load, save
 
 __all__ = [
@@ -34,10 +34,11 @@ __all__ = [
     "mechanisms",
     "save",
     "tables",
+    "training",
 ]
 
 _ON_FIRST_USE = {
-    **{package: f"tacit.{package}" for package in ("audit", "estimators", "tables")},
+    **{package: f"tacit.{package}" for package in ("audit", "estimators", "tables", "training")},
     **dict.fromkeys(("evaluate", "load", "save"), "tacit.estimators"),
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,14 +13,6 @@ from training.oracle import assert_equal_to_loop
 from training.zoo import BATCH, ZOO
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def doubled(leaf: object) -> object:

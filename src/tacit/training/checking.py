@@ -1,0 +1,106 @@
+"""Models in which examples mix, and the usual repair."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+
+from tacit.errors import InvalidValue
+
+_REPAIR = "Call tacit.training.replace_batchnorm(model), which puts GroupNorm in its place."
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model whose layers let one example change another's gradient.
+
+    Clipping bounds what an example adds to the sum through its own gradient. It bounds nothing
+    when the example also enters the gradients of others, so these are refused, by name and with
+    the repair: BatchNorm and SyncBatchNorm that normalise by the batch, InstanceNorm that tracks
+    running statistics while training, Embedding with ``scale_grad_by_freq`` or ``max_norm``, and
+    a model with nothing to train. BatchNorm in evaluation mode uses fixed statistics and passes.
+
+    Not covered: a model of your own that mixes examples in its ``forward``. See Yousefpour et al.
+    2021 (Opacus), section 3, for the same rule.
+
+    >>> from torch import nn
+    >>> check_model(nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)))
+    >>> check_model(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+    Traceback (most recent call last):
+    ...
+    tacit.errors.InvalidValue: layer '1' must be free of statistics over the batch, got BatchNorm1d. ...
+    """
+    if not isinstance(model, nn.Module):
+        raise InvalidValue("model", type(model), "a torch.nn.Module")
+    for name, layer in model.named_modules():
+        where = f"layer {name!r}" if name else "the model"
+        kind = _Word(type(layer).__name__)
+        if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
+            raise InvalidValue(where, kind, "free of statistics over the batch", _REPAIR)
+        if isinstance(layer, _NormBase) and layer.track_running_stats and layer.training:
+            raise InvalidValue(
+                where, kind, "free of running statistics of the data", "Set track_running_stats=False."
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.scale_grad_by_freq:
+            raise InvalidValue(where, kind, "free of scaling by counts", "Set scale_grad_by_freq=False.")
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+            raise InvalidValue(
+                where, kind, "free of weights changed by the words looked up", "Set max_norm=None."
+            )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InvalidValue(
+            "model",
+            _Word(type(model).__name__),
+            "a module with a parameter to train",
+            "Set requires_grad on at least one parameter.",
+        )
+
+
+def replace_batchnorm(model: nn.Module, groups: int = 32) -> nn.Module:
+    """A copy of the model with GroupNorm where BatchNorm was.
+
+    Each BatchNorm of c channels becomes a GroupNorm of gcd(c, ``groups``) groups, which normalises
+    every example by itself, and so adds nothing to the sensitivity (Wu and He 2018; used for DP-SGD
+    by De et al. 2022). Scale and shift are kept when they are there; running statistics are
+    dropped. The model given is not changed, and the copy has no other difference.
+
+    >>> from torch import nn
+    >>> replace_batchnorm(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)), groups=4)[1]
+    GroupNorm(4, 8, eps=1e-05, affine=True...)
+    """
+    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
+        raise InvalidValue("groups", groups, "a whole number, 1 or more")
+    model = copy.deepcopy(model)
+    made: dict[int, nn.Module] = {}
+    if isinstance(model, _BatchNorm):
+        return _group_norm(model, groups)
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if isinstance(child, _BatchNorm):
+                parent._modules[name] = made.setdefault(id(child), _group_norm(child, groups))
+    return model
+
+
+def _group_norm(layer: _BatchNorm, groups: int) -> nn.GroupNorm:
+    if layer.num_features == 0:
+        raise InvalidValue(
+            "model",
+            _Word(type(layer).__name__),
+            "built before BatchNorm is replaced",
+            "Call the model once, so that its lazy layers know their width.",
+        )
+    new = nn.GroupNorm(math.gcd(layer.num_features, groups), layer.num_features, layer.eps, layer.affine)
+    if layer.affine:
+        new.weight, new.bias = layer.weight, layer.bias
+    return new.train(layer.training)
+
+
+class _Word(str):
+    """Text shown without quotes in a message."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

@@ -1,0 +1,167 @@
+"""The clipped sum of per-example gradients, by book-keeping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit import _validate
+from tacit.errors import InvalidValue
+from tacit.training import rewrites, rules, tree
+from tacit.training.checking import check_model
+from tacit.training.fallback import Loss, check_losses, per_example_gradients
+from tacit.training.layers import Piece, Plain, Weights, merge
+from tacit.training.plan import Parts, Plan, constants, layer_input, plan_for
+from tacit.training.tape import Pieces, Tape
+
+
+def clipped_gradient_sum(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: float
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Sum over examples of gradients clipped to ``clip_norm``, and each example's gradient norm.
+
+    The gradient g of an example, over all trainable parameters together, enters the sum as
+    g × min(1, ``clip_norm``/‖g‖₂). ``loss(model(inputs), targets)`` gives one loss per example;
+    examples lie along the first dimension of every tensor. A tuple or list of inputs is passed
+    as positional arguments and a mapping as keyword arguments.
+
+    Guarantee: adding or removing an example changes the sum by at most ``clip_norm`` in ℓ2, and
+    replacing one by at most twice that, up to rounding, provided no layer mixes examples
+    (:func:`check_model` runs first). The sum is not private until noise is added, and the norms
+    never are: they are for the step that adds it, not for release.
+
+    One backward pass carries gradients from layer to layer; norms come from each layer's input and
+    output gradient, and the sum from one weighted product per layer (DP-SGD: Abadi et al. 2016;
+    book-keeping: Bu et al. 2023). Parameters that no rule covers cost one more pass.
+
+    ==========================  =====================================================
+    case                        result
+    ==========================  =====================================================
+    gradient not finite         the example adds exactly zero, and its norm is inf or NaN
+    no examples                 zeros, and no norms
+    frozen parameter            not in the sum
+    unused parameter            zeros
+    ==========================  =====================================================
+
+    The model is left as it was: hooks, ``requires_grad``, ``.grad`` and mode.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> loss = lambda outputs, targets: (outputs[:, 0] - targets).square() / 2
+    >>> inputs = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    >>> targets = model(inputs)[:, 0].detach() - 2
+    >>> total, norms = clipped_gradient_sum(model, loss, inputs, targets, clip_norm=1.0)
+    >>> print(total["weight"], norms)
+    tensor([[0.6000, 0.8000]]) tensor([10.,  0.])
+    """
+    clip_norm = _validate.positive("clip_norm", clip_norm)
+    examples = tree.examples(inputs, targets)
+    if not isinstance(model, nn.Module) or examples == 0:
+        check_model(model)
+    parts = Parts(model)
+    trainable = parts.trainable
+    if examples == 0:
+        like = next(iter(trainable.values()))
+        return {name: torch.zeros_like(each) for name, each in trainable.items()}, like.new_zeros(0)
+    plan = plan_for(parts, inputs)
+    pieces = _pieces(parts, loss, inputs, targets, plan, examples)
+    with torch.no_grad():
+        squares = [piece.squares() for piece in pieces.values()]
+        like = next(iter(trainable.values()))
+        norms = sum(squares[1:], squares[0]).sqrt() if squares else like.new_zeros(examples)
+        weights = Weights(clip_norm / norms.clamp(min=clip_norm))
+        if not math.isfinite(float(norms.sum())):
+            dropped = ~norms.isfinite()
+            weights = Weights(weights.factors.masked_fill_(dropped, 0), dropped)
+        total = {
+            name: pieces[name].weighted(weights.to(each.dtype)) if name in pieces else torch.zeros_like(each)
+            for name, each in trainable.items()
+        }
+    return total, norms
+
+
+def _pieces(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, plan: Plan, examples: int
+) -> dict[str, Piece]:
+    """What each trainable parameter received, by name; unused parameters are left out."""
+    model, trainable = parts.model, parts.trainable
+    pieces: dict[str, Piece] = {}
+    if len(plan.fallback) < len(trainable):
+        served = {id(each): name for name, each in trainable.items() if name not in plan.fallback}
+        tape = Tape()
+        args, kwargs = tree.arguments(inputs)
+        with torch.enable_grad(), constants(trainable), _watched(parts.layers, plan, tape, served, examples):
+            losses = loss(model(*args, **kwargs), targets)
+            check_losses(losses, examples)
+            received = tape.run(losses)
+        pieces = {served[key]: merge(found) for key, found in received.items()}
+    if plan.fallback:
+        found = per_example_gradients(model, loss, inputs, targets, plan.fallback)
+        pieces |= {name: Plain(values) for name, values in found.items()}
+    return pieces
+
+
+@contextmanager
+def _watched(
+    layers: dict[str, nn.Module], plan: Plan, tape: Tape, served: Container[int], examples: int
+) -> Iterator[None]:
+    """Hooks and rewritten forwards that put the ruled layers on the tape, within."""
+    handles = []
+    counts = dict.fromkeys(plan.dimensions, 0)
+    try:
+        for name in plan.dimensions:
+            layer = layers[name]
+            if name in plan.rewritten:
+                layer.forward = rewrites.rewritten(layer, tape, served)
+            else:
+                hook = _hook(name, plan, tape, served, counts, examples)
+                handles.append(layer.register_forward_hook(hook, with_kwargs=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for name in plan.rewritten & plan.dimensions.keys():
+            layers[name].__dict__.pop("forward", None)
+
+
+def _hook(
+    name: str, plan: Plan, tape: Tape, served: Container[int], counts: dict[str, int], examples: int
+) -> Callable[..., Tensor]:
+    dimensions = plan.dimensions[name]
+
+    def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
+        number = counts[name]
+        counts[name] += 1
+        values = layer_input(args, kwargs).detach()
+        if number >= len(dimensions) or values.shape[dimensions[number]] != examples:
+            raise InvalidValue(
+                f"layer {name!r}",
+                f"call {number + 1} on shape {tuple(values.shape)}",
+                f"called {len(dimensions)} times in every forward pass, with the examples where they were",
+                "Let the model call its layers the same way whatever the batch holds.",
+            )
+        version = values._version
+        rule = rules.rule_for(layer)
+        assert rule is not None
+
+        def make(grad: Tensor) -> Pieces:
+            if values._version != version:
+                raise InvalidValue(
+                    f"layer {name!r}",
+                    "an input changed in place",
+                    "called on a tensor that is not changed in place afterwards",
+                    "Write x = x + y in place of x += y.",
+                )
+            made = rule.make(layer, values, grad, dimensions[number])
+            own = layer._parameters
+            return [(own[key], piece) for key, piece in made.items() if id(own[key]) in served]  # type: ignore[misc]
+
+        return tape.watch(output, make)
+
+    return hook

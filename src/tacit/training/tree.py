@@ -1,0 +1,57 @@
+"""Inputs and targets as the model takes them: tensors in tuples, lists and mappings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from tacit.errors import InvalidValue
+
+
+def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments of the model: a tuple is the former, a mapping the latter."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs), {}) if isinstance(inputs, tuple | list) else ((inputs,), {})
+
+
+def tensors(tree: Any) -> Iterator[Tensor]:
+    """Every tensor of the tree."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for value in tree.values():
+            yield from tensors(value)
+    elif isinstance(tree, tuple | list):
+        for value in tree:
+            yield from tensors(value)
+
+
+def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with every leaf replaced by the function of it."""
+    if isinstance(tree, Mapping):
+        return {key: mapped(function, value) for key, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        values = [mapped(function, value) for value in tree]
+        return values if isinstance(tree, list) else tuple(values)
+    return function(tree)
+
+
+def batched(leaf: Any) -> bool:
+    """Whether a leaf holds one entry for each example."""
+    return isinstance(leaf, Tensor) and leaf.dim() > 0
+
+
+def examples(inputs: Any, targets: Any) -> int:
+    """The number of examples, on which all tensors must agree."""
+    sizes = {leaf.shape[0] for leaf in tensors((inputs, targets)) if leaf.dim() > 0}
+    if len(sizes) != 1:
+        raise InvalidValue(
+            "inputs and targets",
+            sorted(sizes),
+            "tensors with one entry per example along their first dimension",
+            "Put the examples first; a tensor shared by all examples belongs in the model.",
+        )
+    return sizes.pop()
