@@ -25,7 +25,7 @@ demo: $(INSTALLED)
 	$(BIN)/python examples/adult_income.py
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)
