@@ -40,7 +40,7 @@ def model(**more: Any) -> LogisticRegression:
     return LogisticRegression(5.0, norm=3.0, classes=[0, 1], random_state=1, **more)
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=[f"{type(odd).__name__}{i}" for i, odd in enumerate(ODD)])
 class TestOneOddValue:
     def test_in_a_list_of_labels(self, odd: Any) -> None:
         without = model().fit(X[:-1], Y[:-1].tolist()).coef_
