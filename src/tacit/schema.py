@@ -380,7 +380,7 @@ def _literal(value: Any) -> str:
     return line if len(line) <= 96 else "[\n    " + ",\n    ".join(parts) + ",\n]"
 
 
-def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
+def write(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool) -> None:
     """Write a file, all of it or nothing; an existing one only with ``overwrite``."""
     place, target = repr(os.fspath(path)), Path(os.path.realpath(path))
     if target.exists() and not overwrite:
@@ -388,7 +388,7 @@ def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
         raise TacitError(f"{place} exists and was left as it is.", advice, path=path)
     draft = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
         if target.exists():
             shutil.copymode(target, draft)
         os.replace(draft, target)

@@ -7,17 +7,15 @@ import io
 import json
 import math
 import os
-import secrets
-import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import schema
 from tacit.errors import ModelUnreadable, TacitError
 
 __all__ = ["FORMAT", "KINDS", "Reading", "read", "write"]
@@ -145,20 +143,4 @@ def _array(content: bytes) -> Array:
 
 def write(path: _PATH, facts: Mapping[str, Any], arrays: Sequence[Array], *, overwrite: bool) -> None:
     """Write a file, all of it or nothing; an existing one only with ``overwrite``."""
-    content = _sealed(facts, arrays)
-    place, target = repr(os.fspath(path)), Path(os.path.realpath(path))
-    if target.exists() and not overwrite:
-        advice = "Name another file, or say that it may be overwritten."
-        raise TacitError(f"{place} exists and was left as it is.", advice, path=path)
-    draft = target.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        draft.write_bytes(content)
-        if target.exists():
-            shutil.copymode(target, draft)
-        os.replace(draft, target)
-    except OSError as error:
-        problem = f"{place} cannot be written: {error.strerror}."
-        raise TacitError(problem, "Name another file.", path=path) from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+    schema.write(path, _sealed(facts, arrays), overwrite=overwrite)
