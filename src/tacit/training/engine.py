@@ -16,7 +16,7 @@ from tacit.training import rewrites, rules, tree
 from tacit.training.checking import check_model
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
 from tacit.training.layers import Piece, Plain, Weights, merge
-from tacit.training.plan import Parts, Plan, constants, layer_input, plan_for
+from tacit.training.routes import Parts, Routes, constants, layer_input, routes_for
 from tacit.training.tape import Pieces, Tape
 
 
@@ -69,8 +69,8 @@ def clipped_gradient_sum(
     if examples == 0:
         like = next(iter(trainable.values()))
         return {name: torch.zeros_like(each) for name, each in trainable.items()}, like.new_zeros(0)
-    plan = plan_for(parts, inputs)
-    pieces = _pieces(parts, loss, inputs, targets, plan, examples)
+    routes = routes_for(parts, inputs)
+    pieces = _pieces(parts, loss, inputs, targets, routes, examples)
     with torch.no_grad():
         squares = [piece.squares() for piece in pieces.values()]
         like = next(iter(trainable.values()))
@@ -87,53 +87,53 @@ def clipped_gradient_sum(
 
 
 def _pieces(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, plan: Plan, examples: int
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, examples: int
 ) -> dict[str, Piece]:
     """What each trainable parameter received, by name; unused parameters are left out."""
     model, trainable = parts.model, parts.trainable
     pieces: dict[str, Piece] = {}
-    if len(plan.fallback) < len(trainable):
-        served = {id(each): name for name, each in trainable.items() if name not in plan.fallback}
+    if len(routes.fallback) < len(trainable):
+        served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
         tape = Tape()
         args, kwargs = tree.arguments(inputs)
-        with torch.enable_grad(), constants(trainable), _watched(parts.layers, plan, tape, served, examples):
+        with torch.enable_grad(), constants(trainable), _watched(parts.layers, routes, tape, served, examples):
             losses = loss(model(*args, **kwargs), targets)
             check_losses(losses, examples)
             received = tape.run(losses)
         pieces = {served[key]: merge(found) for key, found in received.items()}
-    if plan.fallback:
-        found = per_example_gradients(model, loss, inputs, targets, plan.fallback)
+    if routes.fallback:
+        found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
         pieces |= {name: Plain(values) for name, values in found.items()}
     return pieces
 
 
 @contextmanager
 def _watched(
-    layers: dict[str, nn.Module], plan: Plan, tape: Tape, served: Container[int], examples: int
+    layers: dict[str, nn.Module], routes: Routes, tape: Tape, served: Container[int], examples: int
 ) -> Iterator[None]:
     """Hooks and rewritten forwards that put the ruled layers on the tape, within."""
     handles = []
-    counts = dict.fromkeys(plan.dimensions, 0)
+    counts = dict.fromkeys(routes.dimensions, 0)
     try:
-        for name in plan.dimensions:
+        for name in routes.dimensions:
             layer = layers[name]
-            if name in plan.rewritten:
+            if name in routes.rewritten:
                 layer.forward = rewrites.rewritten(layer, tape, served)
             else:
-                hook = _hook(name, plan, tape, served, counts, examples)
+                hook = _hook(name, routes, tape, served, counts, examples)
                 handles.append(layer.register_forward_hook(hook, with_kwargs=True))
         yield
     finally:
         for handle in handles:
             handle.remove()
-        for name in plan.rewritten & plan.dimensions.keys():
+        for name in routes.rewritten & routes.dimensions.keys():
             layers[name].__dict__.pop("forward", None)
 
 
 def _hook(
-    name: str, plan: Plan, tape: Tape, served: Container[int], counts: dict[str, int], examples: int
+    name: str, routes: Routes, tape: Tape, served: Container[int], counts: dict[str, int], examples: int
 ) -> Callable[..., Tensor]:
-    dimensions = plan.dimensions[name]
+    dimensions = routes.dimensions[name]
 
     def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
         number = counts[name]

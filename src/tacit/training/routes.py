@@ -27,7 +27,7 @@ _QUESTIONS = {"shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "l
 
 
 @dataclass(frozen=True)
-class Plan:
+class Routes:
     """Batch dimension of every call of every ruled layer, by name; and what is left over."""
 
     dimensions: dict[str, tuple[int, ...]]
@@ -35,8 +35,8 @@ class Plan:
     fallback: tuple[str, ...]
 
 
-_PLANS: WeakKeyDictionary[nn.Module, dict[Any, Plan]] = WeakKeyDictionary()
-_MOST_PLANS = 64
+_ROUTES: WeakKeyDictionary[nn.Module, dict[Any, Routes]] = WeakKeyDictionary()
+_MOST_ROUTES = 64
 
 
 class Parts:
@@ -54,24 +54,24 @@ class Parts:
                     self.trainable[f"{prefix}.{name}" if prefix else name] = each
 
 
-def plan_for(parts: Parts, inputs: Any) -> Plan:
-    """The plan for this model as it stands and inputs of these shapes; made once, then kept."""
+def routes_for(parts: Parts, inputs: Any) -> Routes:
+    """The routes for this model as it stands and inputs of these shapes; made once, then kept."""
     model = parts.model
     key = (
         tuple((id(layer), type(layer), layer.training) for layer in parts.layers.values()),
         tuple((name, id(each)) for name, each in parts.trainable.items()),
         tuple((leaf.shape[1:], leaf.dtype) for leaf in tree.tensors(inputs)),
     )
-    plans = _PLANS.setdefault(model, {})
-    if key not in plans:
+    kept = _ROUTES.setdefault(model, {})
+    if key not in kept:
         check_model(model)
-        if len(plans) >= _MOST_PLANS:
-            plans.clear()
-        plans[key] = _make(model, inputs)
-    return plans[key]
+        if len(kept) >= _MOST_ROUTES:
+            kept.clear()
+        kept[key] = _make(model, inputs)
+    return kept[key]
 
 
-def _make(model: nn.Module, inputs: Any) -> Plan:
+def _make(model: nn.Module, inputs: Any) -> Routes:
     trainable = {id(each): name for name, each in model.named_parameters() if each.requires_grad}
     ruled: dict[str, nn.Module] = {}
     rewritten: set[str] = set()
@@ -102,7 +102,7 @@ def _make(model: nn.Module, inputs: Any) -> Plan:
             left.update(id(each) for each in layer.parameters() if id(each) in trainable)
     # A parameter is served by the fallback alone or not at all: its uses must be added up first.
     fallback = tuple(name for key, name in trainable.items() if key in left)
-    return Plan(dimensions, frozenset(rewritten), fallback)
+    return Routes(dimensions, frozenset(rewritten), fallback)
 
 
 def _fits(layer: nn.Module, dimension: int, dimensions: int) -> bool:
