@@ -96,7 +96,8 @@ def _pieces(
         served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
         tape = Tape()
         args, kwargs = tree.arguments(inputs)
-        with torch.enable_grad(), constants(trainable), _watched(parts.layers, routes, tape, served, examples):
+        watched = _watched(parts.layers, routes, tape, served, examples)
+        with torch.enable_grad(), constants(trainable), watched:
             losses = loss(model(*args, **kwargs), targets)
             check_losses(losses, examples)
             received = tape.run(losses)
