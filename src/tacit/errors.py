@@ -9,6 +9,7 @@
     ├── SourceMissing         no table where one was expected, or a column is absent
     ├── EngineFailed          the database engine or a solver could not do its work
     ├── ModelUnreadable       a file that is no model, was altered, or lacks its guarantee
+    ├── SelfTestFailed        clipping or noise did not act as they must; nothing was released
     └── LedgerError           the ledger itself
         ├── LedgerMissing     no ledger where one was expected
         ├── LedgerExists      a ledger where none was expected, or with another budget
@@ -37,6 +38,7 @@ __all__ = [
     "LedgerUnwritable",
     "MalformedEvent",
     "ModelUnreadable",
+    "SelfTestFailed",
     "SourceMissing",
     "TacitError",
     "UnsupportedEvent",
@@ -100,6 +102,10 @@ class EngineFailed(TacitError):
 
 class ModelUnreadable(TacitError):
     """The file is no model that can be loaded: absent, altered, cut short, too new, without guarantee."""
+
+
+class SelfTestFailed(TacitError):
+    """Clipping or noise did not act as they must, found before anything was released."""
 
 
 class LedgerError(TacitError):

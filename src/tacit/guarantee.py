@@ -22,10 +22,11 @@ from tacit.relations import Relation, Unit
 
 __all__ = ["NOISE_KINDS", "Guarantee", "ceiling"]
 
-NOISE_KINDS = ("exact", "float64", "seeded")
-"""``exact``: integer samplers on OS entropy, the proof holds to the bit. ``float64``: continuous
-noise in floating point on OS entropy, the proof is about real numbers. ``seeded``: reproducible
-noise for tests; whoever knows the seed can subtract it, so there is no privacy."""
+NOISE_KINDS = ("exact", "float64", "float32", "seeded")
+"""``exact``: integer samplers on OS entropy, the proof holds to the bit. ``float64`` and ``float32``:
+continuous noise in floating point of that width on OS entropy, the proof is about real numbers.
+``seeded``: reproducible noise for tests; whoever knows the seed can subtract it, so there is no
+privacy. A sum of releases is of the last of its kinds."""
 
 
 def ceiling(value: float, digits: int) -> Decimal:
@@ -67,6 +68,7 @@ class Guarantee:
         noise = {
             "exact": "exact noise",
             "float64": "float64 noise",
+            "float32": "float32 noise",
             "seeded": "SEEDED NOISE, FOR TESTS ONLY: no privacy against whoever knows the seed",
         }[self.noise]
         epsilon = "∞" if math.isinf(self.epsilon) else f"{float(ceiling(self.epsilon, 6)):.6g}"

@@ -62,6 +62,7 @@ def _promise(facts: Facts) -> list[Section]:
     noise = {
         "exact": "exact, from the system's randomness",
         "float64": "float64, from the system's randomness",
+        "float32": "float32, from the system's randomness",
         "seeded": "SEEDED: no privacy",
     }[guarantee.noise]
     numbers = [

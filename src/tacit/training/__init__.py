@@ -1,13 +1,34 @@
-"""DP-SGD for PyTorch: the clipped sum of per-example gradients, in one backward pass.
+"""DP-SGD for PyTorch: any network, trained with a guarantee that is charged and kept.
 
-:func:`clipped_gradient_sum` is the engine: everything private about a step of training is in the
-sum it returns. :func:`check_model` refuses, before training, models in which one example reaches
-another's gradient, and :func:`replace_batchnorm` mends the usual cause.
+A :class:`Plan` holds the public facts of a run and turns them into noise; a :class:`Trainer` runs it,
+charged to a ledger; :func:`save` and :func:`load` keep the guarantee with the weights. Under it,
+:func:`clipped_gradient_sum` is the engine: everything private about a step is in the sum it returns.
+:func:`check_model` refuses, before training, models in which one example reaches another's gradient,
+and :func:`replace_batchnorm` mends the usual cause.
 
 Needs the extra ``torch`` (``pip install 'tacit[torch]'``).
 """
 
 from tacit.training.checking import check_model, replace_batchnorm
+from tacit.training.clipping import Quantile
 from tacit.training.engine import clipped_gradient_sum
+from tacit.training.plan import Plan
+from tacit.training.progress import Progress
+from tacit.training.saving import load, save
+from tacit.training.scattering import Scattering
+from tacit.training.step import Seen
+from tacit.training.trainer import Trainer
 
-__all__ = ["check_model", "clipped_gradient_sum", "replace_batchnorm"]
+__all__ = [
+    "Plan",
+    "Progress",
+    "Quantile",
+    "Scattering",
+    "Seen",
+    "Trainer",
+    "check_model",
+    "clipped_gradient_sum",
+    "load",
+    "replace_batchnorm",
+    "save",
+]

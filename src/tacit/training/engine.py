@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,10 +14,14 @@ from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.training import rewrites, rules, tree
 from tacit.training.checking import check_model
+from tacit.training.clipping import Clipping, Flat
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
-from tacit.training.layers import Piece, Plain, Weights, merge
+from tacit.training.layers import Piece, Plain, merge
 from tacit.training.routes import Parts, Routes, constants, layer_input, routes_for
 from tacit.training.tape import Pieces, Tape
+from tacit.training.views import grouped
+
+_FLAT = Flat()
 
 
 def clipped_gradient_sum(
@@ -61,51 +65,106 @@ def clipped_gradient_sum(
     tensor([[0.6000, 0.8000]]) tensor([10.,  0.])
     """
     clip_norm = _validate.positive("clip_norm", clip_norm)
-    examples = tree.examples(inputs, targets)
-    if not isinstance(model, nn.Module) or examples == 0:
+    clipped = clipped_gradients(model, loss, inputs, targets, clip_norm)
+    return clipped.total, clipped.norms
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """The clipped sum by parameter, and what is for the curator alone: norms and losses.
+
+    ``losses`` is None where no pass over the whole batch computed them.
+    """
+
+    total: dict[str, Tensor]
+    norms: Tensor
+    losses: Tensor | None
+
+
+def clipped_gradients(
+    model: nn.Module,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    clip_norm: float,
+    *,
+    rule: Clipping = _FLAT,
+    views: int = 1,
+    autocast: torch.dtype | None = None,
+) -> Clipped:
+    """:func:`clipped_gradient_sum` with another rule, several views of each example, or autocast.
+
+    With ``views`` an example is that many consecutive entries of every tensor, and its gradient is
+    the mean over them, clipped as one: the sensitivity does not depend on the number of views
+    (De et al. 2022). Under ``autocast`` layers run in that precision; norms and sums are computed in
+    float32 from the same numbers, so that what is summed is what was measured.
+    """
+    entries = tree.examples(inputs, targets)
+    if entries % views:
+        raise InvalidValue("inputs", entries, f"a multiple of the {views} views of each example")
+    if not isinstance(model, nn.Module) or entries == 0:
         check_model(model)
     parts = Parts(model)
     trainable = parts.trainable
-    if examples == 0:
-        like = next(iter(trainable.values()))
-        return {name: torch.zeros_like(each) for name, each in trainable.items()}, like.new_zeros(0)
-    routes = routes_for(parts, inputs)
-    pieces = _pieces(parts, loss, inputs, targets, routes, examples)
+    like = next(iter(trainable.values()), torch.empty(0))
+    if entries == 0:
+        total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
+        return Clipped(total, like.new_zeros(0), like.new_zeros(0))
+    with _precision(like.device, autocast):
+        routes = routes_for(parts, inputs)
+        pieces, losses = _pieces(parts, loss, inputs, targets, routes, entries, views)
     with torch.no_grad():
-        squares = [piece.squares() for piece in pieces.values()]
-        like = next(iter(trainable.values()))
-        norms = sum(squares[1:], squares[0]).sqrt() if squares else like.new_zeros(examples)
-        weights = Weights(clip_norm / norms.clamp(min=clip_norm))
-        if not math.isfinite(float(norms.sum())):
-            dropped = ~norms.isfinite()
-            weights = Weights(weights.factors.masked_fill_(dropped, 0), dropped)
+        if views > 1:
+            pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
+        squares = {name: piece.squares() for name, piece in pieces.items()}
+        if squares:
+            weights, norms = rule.factors(squares, clip_norm, len(trainable))
+        else:
+            weights, norms = {}, like.new_zeros(entries // views)
         total = {
-            name: pieces[name].weighted(weights.to(each.dtype)) if name in pieces else torch.zeros_like(each)
+            name: pieces[name].weighted(weights[name].to(wide(each.dtype)))
+            if name in pieces
+            else torch.zeros_like(each, dtype=wide(each.dtype))
             for name, each in trainable.items()
         }
-    return total, norms
+    return Clipped(total, norms, losses)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The precision in which a parameter of this one is summed: at least float32."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _precision(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
+    if autocast is None:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=autocast)
 
 
 def _pieces(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, examples: int
-) -> dict[str, Piece]:
-    """What each trainable parameter received, by name; unused parameters are left out."""
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
+) -> tuple[dict[str, Piece], Tensor | None]:
+    """What each trainable parameter received, by name, and the losses; unused ones are left out."""
     model, trainable = parts.model, parts.trainable
     pieces: dict[str, Piece] = {}
+    losses = None
     if len(routes.fallback) < len(trainable):
         served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
         tape = Tape()
         args, kwargs = tree.arguments(inputs)
-        watched = _watched(parts.layers, routes, tape, served, examples)
+        watched = _watched(parts.layers, routes, tape, served, entries)
         with torch.enable_grad(), constants(trainable), watched:
             losses = loss(model(*args, **kwargs), targets)
-            check_losses(losses, examples)
-            received = tape.run(losses)
+            check_losses(losses, entries)
+            received = tape.run(losses if views == 1 else losses / views)
+            losses = losses.detach()
         pieces = {served[key]: merge(found) for key, found in received.items()}
     if routes.fallback:
         found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
-        pieces |= {name: Plain(values) for name, values in found.items()}
-    return pieces
+        for name, values in found.items():
+            values = values.to(wide(values.dtype))
+            pieces[name] = Plain(values if views == 1 else values / views)
+    return pieces, losses
 
 
 @contextmanager
@@ -159,8 +218,10 @@ def _hook(
                     "called on a tensor that is not changed in place afterwards",
                     "Write x = x + y in place of x += y.",
                 )
-            made = rule.make(layer, values, grad, dimensions[number])
             own = layer._parameters
+            dtype = wide(own["weight"].dtype)  # type: ignore[union-attr]
+            kept = values.to(dtype) if values.is_floating_point() else values
+            made = rule.make(layer, kept, grad.to(dtype), dimensions[number])
             return [(own[key], piece) for key, piece in made.items() if id(own[key]) in served]  # type: ignore[misc]
 
         return tape.watch(output, make)

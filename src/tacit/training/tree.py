@@ -39,6 +39,17 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
     return function(tree)
 
 
+def zipped(function: Callable[[list[Any]], Any], trees: list[Any]) -> Any:
+    """Trees of one shape as one, each leaf being the function of theirs."""
+    first = trees[0]
+    if isinstance(first, Mapping):
+        return {key: zipped(function, [each[key] for each in trees]) for key in first}
+    if isinstance(first, tuple | list):
+        values = [zipped(function, list(leaves)) for leaves in zip(*trees, strict=True)]
+        return values if isinstance(first, list) else tuple(values)
+    return function(trees)
+
+
 def batched(leaf: Any) -> bool:
     """Whether a leaf holds one entry for each example."""
     return isinstance(leaf, Tensor) and leaf.dim() > 0

@@ -1,0 +1,146 @@
+"""How an example's gradient is scaled before it enters the sum.
+
+Every rule here gives each example a factor for each parameter such that its scaled gradient, over
+all parameters together, has norm at most ``clip_norm``. Adding or removing an example then moves
+the sum by at most ``clip_norm``, and replacing one by twice that. An example whose gradient is not
+finite adds exactly 0.
+
+===========  ===========================================  ==========================================
+rule         factor of a gradient g                       paper
+===========  ===========================================  ==========================================
+flat         min(1, C/‖g‖)                                Abadi et al. 2016
+per-layer    min(1, (C/√k)/‖g_j‖) for each of k parts     McMahan et al. 2018
+automatic    C/(‖g‖ + 0.01)                               Bu et al. 2023 (AUTO-S)
+quantile     flat, with a C that follows a quantile       Andrew et al. 2021
+===========  ===========================================  ==========================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from tacit import _validate
+from tacit.errors import InvalidValue
+from tacit.training.layers import Weights
+
+CLIPPINGS = ("flat", "per-layer", "automatic")
+_STABILITY = 0.01
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A clip_norm that follows a quantile of the gradient norms, privately.
+
+    Each step also releases how many gradients were within the current clip_norm, and multiplies it
+    by exp(−``learning_rate`` × (share within − ``share``)). It starts at the plan's ``clip_norm``.
+
+    Guarantee: the count enters as 1[‖g‖ ≤ C] − ½ for each example, so that adding or removing one
+    moves it by ½ and replacing one by 1. With noise of standard deviation ``count_noise`` × batch_size on
+    the count, and z₁ on the sum, both are together a Gaussian of noise multiplier
+    (z₁⁻² + (2·count_noise·batch_size)⁻²)^−½, and z₁ is chosen so that this is the plan's: the event
+    of a step is what it was, and the count is paid for by a little more noise on the sum
+    (Andrew et al. 2021, theorem 1).
+
+    >>> Quantile(share=0.5).noise_for_sum(1.0, batch_size=256)
+    1.0007...
+    """
+
+    share: float = 0.5
+    learning_rate: float = 0.2
+    count_noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        _validate.open_probability("share", self.share)
+        _validate.positive("learning_rate", self.learning_rate)
+        _validate.positive("count_noise", self.count_noise)
+
+    def noise_for_sum(self, noise_multiplier: float, batch_size: int) -> float:
+        """The noise multiplier of the sum, such that sum and count together have this one."""
+        left = noise_multiplier**-2 - (2 * self.count_noise * batch_size) ** -2
+        if left <= 0:
+            raise InvalidValue(
+                "count_noise", self.count_noise, f"above {noise_multiplier / (2 * batch_size):.3g} here",
+                "The count alone would cost more than a step may.",
+            )  # fmt: skip
+        return 1 / math.sqrt(left)
+
+    def moved(self, clip_norm: float, noisy_count: float, batch_size: int) -> float:
+        """The next clip_norm, from the noisy sum of 1[‖g‖ ≤ C] − ½."""
+        within = min(max(noisy_count / batch_size + 0.5, 0.0), 1.0)
+        moved = clip_norm * math.exp(-self.learning_rate * (within - self.share))
+        return min(max(moved, 1e-9), 1e9)
+
+
+class Clipping(Protocol):
+    """From squared norms by parameter to factors by parameter, and norms of the whole."""
+
+    def factors(
+        self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
+    ) -> tuple[dict[str, Weights], Tensor]:
+        """Weights for each parameter, and each example's norm."""
+
+
+class Flat:
+    """min(1, C/‖g‖)."""
+
+    def factors(
+        self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
+    ) -> tuple[dict[str, Weights], Tensor]:
+        """Weights for each parameter, and each example's norm."""
+        norms = _norms(squares)
+        weights = _finite(clip_norm / norms.clamp(min=clip_norm), norms)
+        return dict.fromkeys(squares, weights), norms
+
+
+class Automatic:
+    """C/(‖g‖ + 0.01): every gradient of about the same length, but the smallest."""
+
+    def factors(
+        self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
+    ) -> tuple[dict[str, Weights], Tensor]:
+        """Weights for each parameter, and each example's norm."""
+        norms = _norms(squares)
+        weights = _finite(clip_norm / (norms + _STABILITY), norms)
+        return dict.fromkeys(squares, weights), norms
+
+
+class PerLayer:
+    """Each of the model's k parameters to C/√k, so that the whole has norm at most C.
+
+    k counts all that are trained, used in this batch or not: it must not depend on other examples.
+    """
+
+    def factors(
+        self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
+    ) -> tuple[dict[str, Weights], Tensor]:
+        """Weights for each parameter, and each example's norm."""
+        norms = _norms(squares)
+        each = clip_norm / math.sqrt(parameters)
+        return {
+            name: _finite(each / square.sqrt().clamp(min=each), norms) for name, square in squares.items()
+        }, norms
+
+
+def clipping_of(clipping: str | Quantile) -> Clipping:
+    """The rule of this name."""
+    if clipping == "per-layer":
+        return PerLayer()
+    return Automatic() if clipping == "automatic" else Flat()
+
+
+def _norms(squares: Mapping[str, Tensor]) -> Tensor:
+    found = list(squares.values())
+    return sum(found[1:], found[0]).sqrt()
+
+
+def _finite(factors: Tensor, norms: Tensor) -> Weights:
+    if math.isfinite(float(norms.sum())):
+        return Weights(factors)
+    dropped = ~norms.isfinite()
+    return Weights(torch.where(dropped, torch.zeros_like(factors), factors), dropped)

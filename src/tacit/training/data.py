@@ -1,0 +1,193 @@
+"""A data set as the trainer reads it: some rows at a time, by their numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    default_collate,
+)
+
+from tacit.errors import InvalidValue
+from tacit.training import tree
+from tacit.training.sampling import Rows
+
+Pair = tuple[Any, Any]
+
+
+class Examples(ABC):
+    """Pairs of inputs and targets, found by the numbers of rows."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many rows there are, which is for the sampler alone."""
+
+    @abstractmethod
+    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+        """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
+
+
+class InMemory(Examples):
+    """Tensors whose first dimension is the rows."""
+
+    def __init__(self, inputs: Any, targets: Any) -> None:
+        self.inputs, self.targets = inputs, targets
+        self._rows = tree.examples(inputs, targets)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+        for rows in draws:
+            yield (self._at(part) for part in _parts(rows, size))
+
+    def _at(self, rows: Rows) -> Pair:
+        chosen = torch.from_numpy(rows)
+
+        def pick(leaf: Any) -> Any:
+            return leaf.index_select(0, chosen.to(leaf.device)) if tree.batched(leaf) else leaf
+
+        return tree.mapped(pick, self.inputs), tree.mapped(pick, self.targets)
+
+
+class FromDataset(Examples):
+    """A map-style data set, read through a DataLoader that takes its batches from our sampler."""
+
+    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], workers: int = 0) -> None:
+        self.dataset, self.collate, self.workers = dataset, collate, workers
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+        counts: deque[int] = deque()
+
+        def lists() -> Iterator[list[int]]:
+            for rows in draws:
+                parts = list(_parts(rows, size))
+                counts.append(len(parts))
+                yield from (part.tolist() for part in parts)
+
+        loader = iter(
+            DataLoader(
+                self.dataset,
+                batch_sampler=_Lists(lists),
+                collate_fn=_Collate(self.collate),
+                num_workers=self.workers,
+            )
+        )
+        while True:
+            try:
+                first = next(loader)
+            except StopIteration:
+                return
+            yield self._some(first, loader, counts.popleft() - 1)
+
+    def _some(self, first: Any, loader: Iterator[Any], more: int) -> Iterator[Pair]:
+        yield self._pair(first)
+        for _ in range(more):
+            yield self._pair(next(loader))
+
+    def _pair(self, collated: Any) -> Pair:
+        if collated is None:
+            return self._empty()
+        if not isinstance(collated, tuple | list) or len(collated) != 2:
+            raise InvalidValue(
+                "dataset", type(collated), "a data set of (inputs, target) pairs",
+                "Wrap it in a data set, or pass a DataLoader with a collate_fn, that returns such pairs.",
+            )  # fmt: skip
+        return collated[0], collated[1]
+
+    def _empty(self) -> Pair:
+        """A batch of no rows, with the shapes of one of one row."""
+        if not len(self.dataset):
+            return torch.empty(0), torch.empty(0)
+        pair = self._pair(self.collate([self.dataset[0]]))
+        return tree.mapped(lambda leaf: leaf[:0] if tree.batched(leaf) else leaf, pair)  # type: ignore[no-any-return]
+
+
+class _Lists:
+    """A batch sampler of lists of numbers, as DataLoader wants one."""
+
+    def __init__(self, lists: Callable[[], Iterator[list[int]]]) -> None:
+        self.lists = lists
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.lists()
+
+
+class _Collate:
+    """A collate function to which a batch of no rows is nothing."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, items: list[Any]) -> Any:
+        return self.collate(items) if items else None
+
+
+def _parts(rows: Rows, size: int) -> Iterator[Rows]:
+    for start in range(0, max(1, len(rows)), size):
+        yield rows[start : start + size]
+
+
+def examples_of(dataset: Any) -> Examples:
+    """The data set behind whatever was passed.
+
+    A pair of arrays or tensors, a ``TensorDataset``, a map-style data set of (inputs, target), or a
+    DataLoader of one, of which data set, collate function and workers are used; its batches are not, since
+    the plan says how batches are drawn.
+    """
+    if isinstance(dataset, Examples):
+        return dataset
+    if isinstance(dataset, DataLoader):
+        return _of_loader(dataset)
+    if isinstance(dataset, TensorDataset):
+        return _in_memory(dataset.tensors)
+    if isinstance(dataset, tuple | list) and len(dataset) > 1 and all(map(_is_array, dataset)):
+        return _in_memory(dataset)
+    if isinstance(dataset, IterableDataset) or not (
+        hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+    ):
+        raise InvalidValue(
+            "dataset", type(dataset), "a data set with a length and numbered rows, or (inputs, targets)",
+            "A stream cannot be sampled as the plan says; collect it first.",
+        )  # fmt: skip
+    if isinstance(dataset, tuple | list | Mapping | str):
+        raise InvalidValue("dataset", type(dataset), "(inputs, targets), two arrays, or a torch data set")
+    return FromDataset(dataset, default_collate)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray)
+
+
+def _in_memory(arrays: Any) -> InMemory:
+    tensors = [torch.as_tensor(each) for each in arrays]
+    inputs = tensors[0] if len(tensors) == 2 else tuple(tensors[:-1])
+    return InMemory(inputs, tensors[-1])
+
+
+def _of_loader(loader: DataLoader[Any]) -> Examples:
+    if isinstance(loader.dataset, IterableDataset) or type(loader.sampler) not in (
+        RandomSampler,
+        SequentialSampler,
+    ):
+        raise InvalidValue(
+            "dataset", type(loader.sampler), "a DataLoader without a sampler of its own",
+            "The plan says how batches are drawn. Pass the data set itself; weights belong in the loss.",
+        )  # fmt: skip
+    if isinstance(loader.dataset, TensorDataset) and loader.collate_fn is default_collate:
+        return _in_memory(loader.dataset.tensors)
+    return FromDataset(loader.dataset, loader.collate_fn, loader.num_workers)

@@ -1,0 +1,40 @@
+"""The loss as the engine wants it: one number for each example."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import Tensor, nn
+
+from tacit.errors import InvalidValue
+from tacit.training.fallback import Loss
+
+
+def per_example(loss: Any) -> Loss:
+    """The loss with one number for each example.
+
+    A loss of ``torch.nn`` is taken with ``reduction="none"``; what is left over within an example is
+    averaged, or added up where the reduction was ``"sum"`` or ``"batchmean"``. Any other callable is
+    taken as it is, and must return one number for each example.
+
+    >>> import torch
+    >>> per_example(nn.MSELoss())(torch.tensor([[1.0, 3.0]]), torch.tensor([[0.0, 0.0]]))
+    tensor([5.])
+    """
+    if not callable(loss):
+        raise InvalidValue("loss", type(loss), "a loss of torch.nn or a function of (outputs, targets)")
+    reduction = getattr(loss, "reduction", None)
+    if not isinstance(loss, nn.Module) or reduction is None:
+        return loss  # type: ignore[no-any-return]
+    each: Any = copy.copy(loss)
+    each.reduction = "none"
+
+    def losses(outputs: Any, targets: Any) -> Tensor:
+        values: Tensor = each(outputs, targets)
+        if values.dim() < 2:
+            return values
+        rest = values.flatten(1)
+        return rest.sum(1) if reduction in ("sum", "batchmean") else rest.mean(1)
+
+    return losses

@@ -1,0 +1,240 @@
+"""Plan: the public facts of a training run, and the noise and guarantee that follow from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit import _validate, accounting, events
+from tacit.accounting import filters
+from tacit.errors import CalibrationError, InvalidValue
+from tacit.guarantee import Guarantee
+from tacit.relations import Relation, Unit, norm_sensitivity
+from tacit.training.clipping import CLIPPINGS, Clipping, Quantile, clipping_of
+from tacit.training.sampling import Fixed, Poisson, Sampler, Shuffle
+
+SAMPLINGS = ("poisson", "shuffle", "fixed")
+CHARGES = ("run", "epoch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run of DP-SGD will do, fixed before any data are seen.
+
+    Give a target ``epsilon`` with ``delta``, and the noise is computed; or give
+    ``noise_multiplier``, and ``epsilon`` is. Everything here is public: ``population`` is the number
+    of examples as far as the public knows it, and is never read from the data.
+
+    Guarantee. A step sums gradients clipped to ``clip_norm`` over a sample of the data, adds
+    Gaussian noise of standard deviation ``noise_multiplier`` × ``sensitivity``, and updates the
+    model, which is post-processing. The sensitivity is ``clip_norm`` where an example is added or removed
+    and twice that where one is replaced. ``event`` says how the steps compose: see
+    :mod:`tacit.training.sampling`. Abadi et al. 2016; the total is computed from privacy-loss
+    distributions.
+
+    ==================  ================================================================================
+    ``batch_size``      expected examples in a step; the sampling rate is batch_size ÷ population. With
+                        batch_size = population every step sees everything: DP gradient descent
+    ``epochs, steps``   one of them; an epoch is population ÷ batch_size steps, rounded
+    ``sampling``        "poisson"; "shuffle", without amplification; or "fixed" batches, which need
+                        ``relation="replace_one"``, where the number of examples is public
+    ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": that of each of k parameters to
+                        clip_norm/√k. "automatic": every gradient normalised to just under clip_norm
+                        (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
+    ``charge``          "run": the whole run is charged at its start, at the tightest price. "epoch": each
+                        epoch at its start, so that a run stopped early leaves the rest of the budget;
+                        this needs a filter, hence more noise for the same ε
+    ==================  ================================================================================
+
+    >>> plan = Plan(population=60000, batch_size=256, epochs=15, clip_norm=1.0, epsilon=2.0, delta=1e-5)
+    >>> plan.steps, round(plan.noise_multiplier, 2)
+    (3516, 0.84)
+    >>> print(plan)
+    3516 steps on 256 of 60000 examples (poisson), clip_norm 1, noise_multiplier 0.8388: ε = 2 at δ = 1e-05
+    """
+
+    population: int
+    batch_size: int
+    epochs: float | None = None
+    steps: int = 0
+    clip_norm: float = 1.0
+    epsilon: float = 0.0
+    delta: float
+    noise_multiplier: float = 0.0
+    sampling: str = "poisson"
+    clipping: str | Quantile = "flat"
+    relation: Relation | str = "add_remove"
+    unit: Unit = field(default_factory=Unit)
+    charge: str = "run"
+
+    def __post_init__(self) -> None:
+        self._set("population", _validate.count("population", self.population, 1))
+        self._set("batch_size", _validate.count("batch_size", self.batch_size, 1))
+        if self.batch_size > self.population:
+            raise InvalidValue("batch_size", self.batch_size, f"at most the population, {self.population}")
+        self._set("delta", _validate.delta(self.delta))
+        if self.delta == 0:
+            raise InvalidValue(
+                "delta", self.delta, "above 0, as the noise is Gaussian", "Use 1e-5 or 1/population²."
+            )
+        self._set("clip_norm", _validate.positive("clip_norm", self.clip_norm))
+        if not 1e-9 <= self.clip_norm <= 1e9:
+            raise InvalidValue(
+                "clip_norm", self.clip_norm, "between 1e-9 and 1e9, where float32 can tell norms apart"
+            )
+        self._set("relation", Relation.of(self.relation))
+        _validate.choice("sampling", self.sampling, SAMPLINGS)
+        _validate.choice("charge", self.charge, CHARGES)
+        if not isinstance(self.clipping, Quantile):
+            _validate.choice("clipping", self.clipping, CLIPPINGS)
+        if self.sampling == "fixed" and self.relation is not Relation.REPLACE_ONE:
+            raise InvalidValue(
+                "sampling", self.sampling, "'poisson' or 'shuffle' under add_remove",
+                "Fixed batches need relation='replace_one', where the number of examples is public.",
+            )  # fmt: skip
+        self._count_steps()
+        self._find_noise()
+        if isinstance(self.clipping, Quantile):
+            self.clipping.noise_for_sum(self.noise_multiplier, self.batch_size)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _count_steps(self) -> None:
+        if (self.epochs is None) == (self.steps == 0):
+            raise InvalidValue("epochs and steps", (self.epochs, self.steps), "given one of the two")
+        if self.epochs is None:
+            self._set("steps", _validate.count("steps", self.steps, 1))
+        else:
+            epochs = _validate.positive("epochs", self.epochs)
+            self._set("steps", max(1, round(epochs * self.population / self.batch_size)))
+
+    def _find_noise(self) -> None:
+        given = bool(self.epsilon), bool(self.noise_multiplier)
+        if given == (True, True) or given == (False, False):
+            raise InvalidValue(
+                "epsilon and noise_multiplier", (self.epsilon, self.noise_multiplier), "given one of the two"
+            )
+        if self.epsilon:
+            self._set("epsilon", _validate.epsilon(self.epsilon))
+            self._set("noise_multiplier", self._by_filter() if self.charge == "epoch" else self._calibrated())
+            assert self.spent <= self.epsilon
+        else:
+            self._set("noise_multiplier", _validate.positive("noise_multiplier", self.noise_multiplier))
+            self._set("epsilon", self.spent)
+
+    def _made(self, noise_multiplier: float, steps: int) -> events.Event:
+        return self.sampler.event(events.Gaussian(noise_multiplier), steps)
+
+    def _calibrated(self) -> float:
+        return accounting.calibrate(
+            lambda noise: self._made(noise, self.steps),
+            epsilon=self.epsilon, delta=self.delta, relation=self.relation,
+        )  # fmt: skip
+
+    def _by_filter(self) -> float:
+        """The least noise at which all epochs fit into a ledger's Rényi filter, to 0.1 %."""
+        within = filters.RenyiFilter.for_budget(self.epsilon, self.delta / 2, self.relation)
+        limit = min(within.limit, self.epsilon)
+        stages = self.stages()
+
+        def fits(noise: float) -> bool:
+            return math.fsum(within.price(self._made(noise, steps)) for steps in stages) <= limit
+
+        high = 1.0
+        while not fits(high):
+            high *= 2
+            if high > 1e6:
+                raise CalibrationError(
+                    f"No noise spends epsilon={self.epsilon!r} at delta={self.delta!r}.",
+                    "Allow a larger epsilon, or charge the run as a whole.",
+                    epsilon=self.epsilon, delta=self.delta,
+                )  # fmt: skip
+        low = high / 2
+        while fits(low):
+            low, high = low / 2, low
+        while high / low > 1.001:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return high
+
+    @property
+    def spent(self) -> float:
+        """ε of the event, at most ``epsilon``: calibration errs on the private side."""
+        return accounting.epsilon(self.event, self.delta, relation=self.relation)
+
+    @property
+    def sampling_rate(self) -> float:
+        """batch_size ÷ population."""
+        return self.batch_size / self.population
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """population ÷ batch_size, rounded."""
+        return max(1, round(self.population / self.batch_size))
+
+    @property
+    def sampler(self) -> Sampler:
+        """How batches are drawn."""
+        if self.sampling == "poisson":
+            return Poisson(self.sampling_rate)
+        if self.sampling == "shuffle":
+            return Shuffle(self.steps_per_epoch)
+        return Fixed(self.batch_size, self.population)
+
+    @property
+    def rule(self) -> Clipping:
+        """How gradients are clipped."""
+        return clipping_of(self.clipping)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one example can move the sum of a step, in ℓ2."""
+        return norm_sensitivity(self.clip_norm, self.relation)
+
+    @property
+    def event(self) -> events.Event:
+        """What the whole run does."""
+        return self._made(self.noise_multiplier, self.steps)
+
+    def stages(self) -> tuple[int, ...]:
+        """Steps of each charge: of the run, or of each epoch."""
+        size = self.steps if self.charge == "run" else self.steps_per_epoch
+        full, rest = divmod(self.steps, size)
+        return (size,) * full + ((rest,) if rest else ())
+
+    def next_start(self, step: int) -> int:
+        """The first step from this one on at which a run may go on; shuffled epochs begin anew."""
+        size = self.steps_per_epoch if self.sampling == "shuffle" else 1
+        return min(self.steps, -(-step // size) * size)
+
+    def event_of(self, steps: int) -> events.Event:
+        """What the first so many steps do."""
+        return self._made(self.noise_multiplier, _validate.count("steps", steps, 1))
+
+    def guarantee(self, noise: str = "float32") -> Guarantee:
+        """What may be promised about the model of this plan."""
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            event=self.event,
+            relation=Relation.of(self.relation),
+            unit=self.unit,
+            noise=noise,
+            assumptions=ASSUMPTIONS,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.steps} steps on {self.batch_size} of {self.population} examples ({self.sampling}), "
+            f"clip_norm {self.clip_norm:g}, noise_multiplier {self.noise_multiplier:.4g}: "
+            f"ε = {self.epsilon:.4g} at δ = {self.delta:g}"
+        )
+
+
+ASSUMPTIONS = (
+    "model, loss and data set treat each example by itself",
+    "which examples a step saw, losses and gradient norms stay with the curator",
+)
+"""What the guarantee of a run rests on besides its event."""

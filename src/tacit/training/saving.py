@@ -1,0 +1,140 @@
+"""Weights in safetensors files, with the guarantee inside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors import safe_open as _open
+from safetensors.torch import save as _to_bytes
+from torch import Tensor, nn
+
+from tacit import schema
+from tacit.errors import InvalidValue, ModelUnreadable, TacitError
+from tacit.guarantee import Guarantee
+
+PATH = str | os.PathLike[str]
+FORMAT = "1"
+
+
+def save(model: nn.Module, path: PATH, guarantee: Guarantee, *, overwrite: bool = False) -> None:
+    """Write a model's weights and buffers, and what may be promised about them, into one file.
+
+    Any safetensors reader finds the weights; the guarantee is in the file's metadata, with a digest of
+    the weights it is about.
+    """
+    write(path, _state(model), {"guarantee": guarantee.to_json()}, overwrite=overwrite)
+
+
+def load(path: PATH, model: nn.Module) -> Guarantee:
+    """Put the weights of a file into ``model``, and return the guarantee that came with them.
+
+    Raises :class:`tacit.errors.ModelUnreadable` for a file that is not of :func:`save`, was altered,
+    or holds no guarantee, and :class:`tacit.errors.InvalidValue` where the model has other
+    parameters. Nothing is executed from the file.
+    """
+    tensors, facts = read(path)
+    if "guarantee" not in facts:
+        raise ModelUnreadable(
+            f"{os.fspath(path)!r} is the checkpoint of a run, not a model.",
+            "Go on with the run by trainer.fit(..., resume=True), and save its model.",
+            path=path,
+        )
+    put(model, tensors)
+    return Guarantee.from_json(facts["guarantee"])
+
+
+def write(path: PATH, tensors: Mapping[str, Tensor], facts: Mapping[str, str], *, overwrite: bool) -> None:
+    """Write tensors and facts, all or nothing."""
+    plain = {name: each.detach().to("cpu").contiguous().clone() for name, each in tensors.items()}
+    metadata = {**facts, "tacit": FORMAT}
+    metadata["digest"] = _digest(plain, metadata)
+    schema.write(path, _to_bytes(plain, metadata), overwrite=overwrite)
+
+
+def read(path: PATH) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and facts of a file, as they were written."""
+    name = os.fspath(path)
+    try:
+        with _open(name, framework="pt") as file:
+            facts = dict(file.metadata() or {})
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelUnreadable(
+            f"{name!r} cannot be read as safetensors: {error}.",
+            "Name a file that a trainer saved.",
+            path=path,
+        ) from None
+    digest = facts.pop("digest", None)
+    if facts.get("tacit") != FORMAT or digest is None:
+        raise ModelUnreadable(
+            f"{name!r} holds weights but no guarantee.",
+            "Weights of unknown origin are not loaded; save them with trainer.save.",
+            path=path,
+        )
+    if _digest(tensors, facts) != digest:
+        raise ModelUnreadable(
+            f"{name!r} was altered after it was saved.", "Get it again, or save it again.", path=path
+        )
+    facts.pop("tacit")
+    return tensors, facts
+
+
+def _digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
+    found = hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode())
+    for name in sorted(tensors):
+        each = tensors[name]
+        found.update(f"{name} {each.dtype} {tuple(each.shape)}".encode())
+        found.update(each.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: each for name, each in model.state_dict().items() if isinstance(each, Tensor)}
+
+
+def put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Put weights into a model of the same parameters."""
+    try:
+        model.load_state_dict(dict(tensors))
+    except RuntimeError as error:
+        raise InvalidValue(
+            "model", type(model).__name__, "of the same parameters as the saved one",
+            " ".join(str(error).split())[:300],
+        ) from None  # fmt: skip
+
+
+def packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
+    """A tree of plain values and tensors as JSON, its tensors put aside under names."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        return {"map": [[key, packed(each, tensors, f"{name}.{key}")] for key, each in value.items()]}
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [packed(each, tensors, f"{name}.{place}") for place, each in enumerate(value)]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TacitError(
+        f"The state of {name!r} holds a {type(value).__name__}, which a checkpoint cannot.",
+        "Use an optimiser and a schedule whose state is numbers and tensors.",
+    )
+
+
+def unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The tree that :func:`packed` put away."""
+    if not isinstance(value, dict):
+        return value
+    (kind, content), *_ = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "map":
+        return {key: unpacked(each, tensors) for key, each in content}
+    made = [unpacked(each, tensors) for each in content]
+    return tuple(made) if kind == "tuple" else made

@@ -1,0 +1,118 @@
+"""Tests that a run makes of itself at its first step: examples apart, clipping and noise at work.
+
+Each raises on a fault of model, loss or installation. With a sound model they pass on any data: they
+compare computations with each other, not with anything known of the data.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from tacit.errors import InvalidValue, SelfTestFailed
+from tacit.training import tree
+from tacit.training.clipping import Clipping
+from tacit.training.engine import clipped_gradients
+from tacit.training.fallback import Loss
+
+_FALSE_ALARM = 1e-12
+
+
+def _first(tree_: Any, rows: list[int]) -> Any:
+    def pick(leaf: Any) -> Any:
+        return leaf[torch.tensor(rows, device=leaf.device)] if tree.batched(leaf) else leaf
+
+    return tree.mapped(pick, tree_)
+
+
+def _losses(model: nn.Module, loss: Loss, inputs: Any, targets: Any, autocast: torch.dtype | None) -> Tensor:
+    device = next(model.parameters()).device
+    within: AbstractContextManager[Any] = nullcontext()
+    if autocast is not None:
+        within = torch.autocast(device.type, dtype=autocast)
+    buffers = {name: each.clone() for name, each in model.named_buffers()}
+    args, kwargs = tree.arguments(inputs)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), within:
+        torch.manual_seed(0)
+        return loss(torch.func.functional_call(model, buffers, args, kwargs), targets).double()
+
+
+def check_mixing(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, views: int, autocast: torch.dtype | None
+) -> None:
+    """Refuse a model or loss in which the second example changes the first one's loss.
+
+    Two batches of two examples share the first, and see the same random numbers. The first one's loss
+    must be the same in both, and so must the second's when the first changes.
+    """
+    one, two = list(range(views)), list(range(views, 2 * views))
+    both = _losses(model, loss, _first(inputs, one + two), _first(targets, one + two), autocast)
+    if both.shape != (2 * views,):
+        return  # The engine says what is wrong with such a loss.
+    for kept, doubled in ((slice(0, views), one + one), (slice(views, 2 * views), two + two)):
+        alone = _losses(model, loss, _first(inputs, doubled), _first(targets, doubled), autocast)
+        apart = (both[kept] - alone[kept]).abs()
+        if bool((apart > 1e-4 * (1 + both[kept].abs())).any()):
+            raise InvalidValue(
+                "model and loss", type(model).__name__,
+                "such that one example does not change the loss of another",
+                "Normalise, attend and average within an example only; a loss of the batch as a whole, such "
+                "as a contrastive one, cannot be clipped by example.",
+            )  # fmt: skip
+
+
+def check_clipping(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, views: int, rule: Clipping, clip_norm: float
+) -> None:
+    """Compare the engine, on the first example alone, with plain backpropagation.
+
+    A model that draws random numbers is not compared, as the two draw different ones.
+    """
+    rows = list(range(views))
+    inputs, targets = _first(inputs, rows), _first(targets, rows)
+    trainable = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    buffers = {name: each.clone() for name, each in model.named_buffers()}
+    args, kwargs = tree.arguments(inputs)
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        found = clipped_gradients(model, loss, inputs, targets, clip_norm, rule=rule, views=views)
+        values = [
+            loss(torch.func.functional_call(model, buffers, args, kwargs), targets).mean() for _ in range(2)
+        ]
+        plain = torch.autograd.grad(values[0], list(trainable.values()), allow_unused=True)
+    if not torch.equal(values[0], values[1]) or not bool(found.norms.isfinite().all()):
+        return
+    given = {
+        name: torch.zeros_like(each) if grad is None else grad
+        for (name, each), grad in zip(trainable.items(), plain, strict=True)
+    }
+    squares = {name: grad.double().square().sum()[None] for name, grad in given.items()}
+    weights, _ = rule.factors(squares, clip_norm, len(trainable))
+    error = 0.0
+    for name, grad in given.items():
+        error += float((found.total[name].double() - grad.double() * weights[name].factors).square().sum())
+    size = float(sum(each.double().square().sum() for each in found.total.values()))
+    if not size <= (1.001 * clip_norm) ** 2 or not error <= (0.01 * clip_norm) ** 2:
+        raise SelfTestFailed(
+            f"The clipped gradient of one example has norm {size**0.5:.6g} under clip_norm {clip_norm:g} "
+            f"and is {error**0.5:.3g} away from that of plain backpropagation.",
+            "Report the model: an engine that clips wrongly must not be used.",
+        )
+
+
+def check_noise(noise: Tensor) -> None:
+    """Refuse noise whose squares do not add up to what standard normal ones do.
+
+    The sum of squares of d standard normal numbers is χ² with d degrees of freedom; a sound source
+    fails once in 10¹² runs.
+    """
+    low, high = stats.chi2.ppf([_FALSE_ALARM / 2, 1 - _FALSE_ALARM / 2], len(noise))
+    total = float(noise.double().square().sum())
+    if not low <= total <= high:
+        raise SelfTestFailed(
+            f"{len(noise)} numbers of noise have mean square {total / max(1, len(noise)):.6g}, not 1.",
+            "Report the installation: a run without noise must not be released.",
+        )

@@ -1,0 +1,173 @@
+"""One private step: clip, add up, add noise, hand the result to the optimiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.randomness import Source
+from tacit.training import tree
+from tacit.training.clipping import Quantile
+from tacit.training.data import Pair
+from tacit.training.engine import Clipped, clipped_gradients, wide
+from tacit.training.fallback import Loss
+from tacit.training.memory import out_of_memory
+from tacit.training.noise import normal
+from tacit.training.plan import Plan
+from tacit.training.selftest import check_clipping, check_mixing, check_noise
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the curator may look at and must not publish: no noise was added to it.
+
+    ``examples`` in the batch, their mean ``loss``, and the ``clipped`` share of gradients longer than
+    clip_norm; NaN where the batch was empty.
+    """
+
+    examples: int
+    loss: float
+    clipped: float
+
+
+class PrivateStep:
+    """Turns batches into private gradients in ``.grad``, one release at a time.
+
+    Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is
+    (Σ clipped gradients + N(0, (z·Δ)² I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of
+    noise multiplier z, of which the plan's event counts the times. Nothing else about the batch is
+    kept but :class:`Seen`. The divisor is the plan's, not the number of examples that came.
+
+    An example whose gradient is not finite adds nothing. At the first batch of two or more examples
+    the step tests itself: one example must not change another's loss, the clipped sum must be that
+    of a plain loop, and noise must have the stated variance.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Loss, plan: Plan, source: Source, *,
+        physical_batch: int | None = None, views: int = 1, autocast: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.loss, self.plan, self.source = model, loss, plan, source
+        self.views, self.autocast = views, autocast
+        self.clip_norm = plan.clip_norm
+        self.physical_batch = physical_batch
+        self._rule = plan.rule
+        self._tested = False
+        self._noise_tested = False
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise on the sum, in units of its sensitivity."""
+        if isinstance(self.plan.clipping, Quantile):
+            return self.plan.clipping.noise_for_sum(self.plan.noise_multiplier, self.plan.batch_size)
+        return self.plan.noise_multiplier
+
+    def release(self, parts: Iterable[Pair]) -> Seen:
+        """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
+        total: dict[str, Tensor] = {}
+        norms: list[Tensor] = []
+        losses: list[Tensor] = []
+        for inputs, targets in parts:
+            if not self._tested and tree.examples(inputs, targets) > self.views:
+                self._test(inputs, targets)
+            waiting = [(inputs, targets)]
+            while waiting:
+                clipped, waiting = self._first(waiting)
+                norms.append(clipped.norms)
+                if clipped.losses is not None:
+                    losses.append(clipped.losses)
+                if not total:
+                    total = clipped.total
+                else:
+                    torch._foreach_add_(list(total.values()), list(clipped.total.values()))
+        lengths = torch.cat(norms) if norms else torch.empty(0)
+        seen = _seen(lengths, torch.cat(losses) if losses else torch.empty(0), self.clip_norm)
+        self._add_noise(total, lengths)
+        return seen
+
+    def _first(self, waiting: list[Pair]) -> tuple[Clipped, list[Pair]]:
+        """The clipped sum of as many examples as fit into memory, and what is left."""
+        (inputs, targets), *rest = waiting
+        while True:
+            size = self.views * (self.physical_batch or tree.examples(inputs, targets))
+            some, more = _cut(inputs, targets, size)
+            try:
+                return self._clipped(*some), more + rest
+            except RuntimeError as error:
+                examples = tree.examples(*some) // self.views
+                if not out_of_memory(error) or examples < 2:
+                    raise
+                self.physical_batch = examples // 2
+
+    def _clipped(self, inputs: Any, targets: Any) -> Clipped:
+        return clipped_gradients(
+            self.model, self.loss, inputs, targets, self.clip_norm,
+            rule=self._rule, views=self.views, autocast=self.autocast,
+        )  # fmt: skip
+
+    def _test(self, inputs: Any, targets: Any) -> None:
+        self._tested = True
+        check_mixing(self.model, self.loss, inputs, targets, self.views, self.autocast)
+        if self.autocast is None:
+            check_clipping(self.model, self.loss, inputs, targets, self.views, self._rule, self.clip_norm)
+
+    def _add_noise(self, total: dict[str, Tensor], norms: Tensor) -> None:
+        parameters = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
+        if not total:
+            total = {name: torch.zeros_like(p, dtype=wide(p.dtype)) for name, p in parameters.items()}
+        double = any(each.dtype == torch.float64 for each in total.values())
+        sizes = [each.numel() for each in total.values()]
+        noise = normal(self.source, sum(sizes), torch.float64 if double else torch.float32)
+        sums = list(total.values())
+        drawn = [
+            part.view(each.shape).to(each.device, each.dtype)
+            for part, each in zip(torch.split(noise, sizes), sums, strict=True)
+        ]
+        before = None if self._noise_tested else [each.clone() for each in sums]
+        spread = self.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm * self.clip_norm
+        torch._foreach_add_(sums, drawn, alpha=spread)
+        if before is not None:
+            self._noise_tested = True
+            check_noise(
+                torch.cat([(new - old).flatten() for new, old in zip(sums, before, strict=True)]) / spread
+            )
+        torch._foreach_mul_(sums, 1 / self.plan.batch_size)
+        for name, each in total.items():
+            parameter = parameters[name]
+            parameter.grad = each if each.dtype == parameter.dtype else each.to(parameter.dtype)
+        if isinstance(self.plan.clipping, Quantile):
+            self._move_clip_norm(self.plan.clipping, norms)
+
+    def _move_clip_norm(self, quantile: Quantile, norms: Tensor) -> None:
+        finite = norms[norms.isfinite()]
+        count = float((finite <= self.clip_norm).sum()) - len(finite) / 2
+        # Half for adding or removing an example; sensitivity ÷ clip_norm is 1 then, and 2 for replacing.
+        scale = self.plan.sensitivity / self.plan.clip_norm
+        spread = quantile.count_noise * self.plan.batch_size * scale
+        noise = float(normal(self.source, 1, torch.float64))
+        self.clip_norm = quantile.moved(self.clip_norm, count + spread * noise, self.plan.batch_size)
+
+
+def _seen(norms: Tensor, losses: Tensor, clip_norm: float) -> Seen:
+    return Seen(
+        examples=len(norms),
+        loss=float(losses.float().mean()) if len(losses) else math.nan,
+        clipped=float((norms > clip_norm).float().mean()) if len(norms) else math.nan,
+    )
+
+
+def _cut(inputs: Any, targets: Any, size: int) -> tuple[Pair, list[Pair]]:
+    """The first so many entries, and what is left, if any."""
+    if tree.examples(inputs, targets) <= size:
+        return (inputs, targets), []
+
+    def part(cut: slice) -> Pair:
+        pair: Pair = tree.mapped(lambda leaf: leaf[cut] if tree.batched(leaf) else leaf, (inputs, targets))
+        return pair
+
+    return part(slice(size)), [part(slice(size, None))]

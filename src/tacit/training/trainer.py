@@ -1,0 +1,345 @@
+"""Trainer: DP-SGD for any PyTorch network, charged to a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
+
+from tacit import _validate, accounting
+from tacit.errors import InvalidValue
+from tacit.guarantee import Guarantee
+from tacit.randomness import Source
+from tacit.relations import Relation
+from tacit.training import tree
+from tacit.training.charging import Account
+from tacit.training.checking import check_model
+from tacit.training.checkpoint import Checkpoint
+from tacit.training.data import Examples, Pair, examples_of
+from tacit.training.losses import per_example
+from tacit.training.memory import fitting_batch
+from tacit.training.plan import Plan
+from tacit.training.progress import Bar, Interrupts, Progress
+from tacit.training.saving import PATH, save
+from tacit.training.step import PrivateStep, Seen
+
+if TYPE_CHECKING:
+    from tacit.ledger import Ledger
+
+Callback = Callable[[Progress], None]
+Augment = Callable[[Any], Any]
+
+
+class Trainer:
+    """Trains a model with DP-SGD as a :class:`Plan` says, and charges the ledger for it.
+
+    ``loss`` is a loss of ``torch.nn`` or a function that returns one number for each example;
+    ``optimizer`` any of ``torch.optim`` over the model's parameters. Model and optimiser are used as
+    they are, and changed in place.
+
+    Guarantee: :attr:`guarantee`, for one :attr:`Plan.unit` under the plan's relation. The run is a
+    composition of sampled Gaussian releases (:class:`tacit.training.step.PrivateStep`), everything else
+    is post-processing of them: optimiser state, schedules, averages, checkpoints and saved files. What
+    is not, and stays with the curator, is marked so: :class:`Seen` and the length of the data set.
+    The ledger is charged before the first example is read. Abadi et al. 2016.
+
+    ==================  ================================================================================
+    ``physical_batch``  most examples in memory at once; found by itself if not given. It never changes
+                        what is computed, nor ε
+    ``views, augment``  so many copies of each example, each passed through ``augment``; an example's
+                        gradient is their mean (De et al. 2022)
+    ``average``         0.99: exponential average of the parameters; "tail": mean over the second half
+                        of the run. The model holds the average when the run ends
+    ``schedule``        a scheduler of ``torch.optim.lr_scheduler``, moved once a step
+    ``autocast``        ``torch.bfloat16``: layers run in that precision; norms and sums do not
+    ``callbacks``       called with a :class:`Progress` after every step
+    ``progress``        a bar on the terminal; by default where there is one
+    ``checkpoint``      a file to write the run to, every ``checkpoint_every`` steps (an epoch)
+    ``random_state``    makes a run reproducible, and its guarantee void, for tests
+    ==================  ================================================================================
+
+    >>> import torch
+    >>> from torch import nn
+    >>> plan = Plan(population=200, batch_size=20, epochs=2, clip_norm=1.0, epsilon=1.0, delta=1e-5)
+    >>> model = nn.Linear(3, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> trainer = Trainer(model, nn.CrossEntropyLoss(), optimizer, plan)
+    >>> trainer = trainer.fit((torch.randn(200, 3), torch.randint(0, 2, (200,))))
+    >>> print(trainer.guarantee)
+    (ε = 1, δ = 1e-05)-differentially private under add_remove of one row; float32 noise. Assuming: ...
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Any,
+        optimizer: torch.optim.Optimizer,
+        plan: Plan,
+        ledger: Ledger | None = None,
+        *,
+        label: str = "training",
+        physical_batch: int | None = None,
+        views: int = 1,
+        augment: Augment | None = None,
+        average: float | str | None = None,
+        schedule: Any = None,
+        autocast: torch.dtype | None = None,
+        callbacks: Iterable[Callback] = (),
+        progress: bool | None = None,
+        checkpoint: PATH | None = None,
+        checkpoint_every: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        check_model(model)
+        if not isinstance(plan, Plan):
+            raise InvalidValue("plan", type(plan), "a tacit.training.Plan")
+        _check_optimizer(model, optimizer)
+        if physical_batch is not None:
+            _validate.count("physical_batch", physical_batch, 1)
+        if autocast not in (None, torch.bfloat16, torch.float16):
+            raise InvalidValue("autocast", autocast, "torch.bfloat16, torch.float16 or None")
+        self.model, self.optimizer, self.plan = model, optimizer, plan
+        self.schedule, self.callbacks = schedule, tuple(callbacks)
+        self._views = _validate.count("views", views, 1)
+        self._augment, self._progress = augment, progress
+        self._source = Source(random_state)
+        self._core = PrivateStep(
+            model, per_example(loss), plan, self._source,
+            physical_batch=physical_batch, views=self._views, autocast=autocast,
+        )  # fmt: skip
+        self._average = _averaged(model, average)
+        self._tail = average == "tail"
+        self._account = Account(plan, ledger, label, self._noise)
+        self._checkpoint = None
+        if checkpoint is not None:
+            every = checkpoint_every or plan.steps_per_epoch
+            self._checkpoint = Checkpoint(checkpoint, _validate.count("checkpoint_every", every, 1))
+        self._waiting: int | None = None
+        self._stopping = False
+        self._finished = False
+        self.step_number = 0
+        self.seen: Seen | None = None
+
+    @property
+    def _noise(self) -> str:
+        if self._source.seeded:
+            return "seeded"
+        double = any(each.dtype == torch.float64 for each in self.model.parameters() if each.requires_grad)
+        return "float64" if double else "float32"
+
+    @property
+    def clip_norm(self) -> float:
+        """The current clip_norm, which only :class:`Quantile` moves; released, hence public."""
+        return self._core.clip_norm
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What may be promised about the model, the average and every checkpoint of this run.
+
+        It is that of all steps charged, taken or not. A run charged by the epoch and stopped
+        early is charged for the epochs begun.
+        """
+        return self._account.guarantee()
+
+    def epsilon(self) -> float:
+        """ε of the steps taken so far."""
+        if self.step_number == 0:
+            return 0.0
+        plan = self.plan
+        return accounting.epsilon(plan.event_of(self.step_number), plan.delta, relation=plan.relation)
+
+    def stop(self) -> None:
+        """End the run after the current step; what is not charged yet stays in the budget."""
+        self._stopping = True
+
+    def fit(self, dataset: Any, *, resume: bool = False) -> Trainer:
+        """Train on a data set: (inputs, targets), a map-style data set or a DataLoader of one.
+
+        With ``resume`` a run goes on from its checkpoint, if there is one. Ctrl-C ends the run after the
+        current step, with a checkpoint; a second one at once.
+        """
+        with Interrupts(self.stop), Bar(self, self._progress) as bar:
+            for parts in self._steps(examples_of(dataset), resume=resume):
+                self._take(parts)
+                bar.show()
+        return self
+
+    def batches(self, dataset: Any, *, resume: bool = False) -> Iterator[Pair]:
+        """Batches as the plan draws them, for a loop of your own: one :meth:`step` for each.
+
+        ``for inputs, targets in trainer.batches(dataset): trainer.step(inputs, targets)``. A batch may
+        be empty; take the step all the same.
+        """
+        for parts in self._steps(examples_of(dataset), resume=resume):
+            inputs, targets = _joined(list(parts))
+            self._waiting = tree.examples(inputs, targets)
+            yield inputs, targets
+            if self._waiting is not None:
+                raise InvalidValue(
+                    "trainer.step", "not called", "called once for each batch, whatever is in it",
+                    "A step left out for what a batch holds is not covered by the guarantee.",
+                )  # fmt: skip
+
+    def step(self, inputs: Any, targets: Any) -> None:
+        """Take the step for the batch last drawn by :meth:`batches`; inputs may be transformed row by row."""
+        if self._waiting is None:
+            raise InvalidValue(
+                "trainer.step", "called without a batch", "called once for each batch of trainer.batches",
+                "The sampler makes the guarantee: draw batches with trainer.batches(dataset).",
+            )  # fmt: skip
+        if tree.examples(inputs, targets) != self._waiting:
+            raise InvalidValue(
+                "inputs", "another number of examples", "the batch that was drawn, transformed row by row"
+            )
+        self._waiting = None
+        self._take([(inputs, targets)])
+
+    def save(self, path: PATH, *, overwrite: bool = False) -> None:
+        """Write the model's weights and the guarantee into one safetensors file."""
+        save(self.model, path, self.guarantee, overwrite=overwrite)
+
+    def _steps(self, examples: Examples, *, resume: bool) -> Iterator[Iterable[Pair]]:
+        """The parts of each batch, to be taken as a step before the next is asked for."""
+        if self._finished or self.step_number:
+            raise InvalidValue(
+                "trainer", "a run already begun", "fitted once",
+                "Make a new trainer, with a plan of its own, to train further.",
+            )  # fmt: skip
+        plan = self.plan
+        if plan.relation is Relation.REPLACE_ONE and len(examples) != plan.population:
+            raise InvalidValue(
+                "dataset", len(examples), f"as long as the plan's population, {plan.population}",
+                "Under replace_one the number of examples is public; give it in the plan.",
+            )  # fmt: skip
+        start = self._begin(resume=resume)
+        stages = list(self._stages(start))
+        if stages:
+            self._account.pay(stages[0][1])
+        draw = plan.sampler.draws(self._source, len(examples))
+        if self._core.physical_batch is None:
+            self._core.physical_batch = max(1, fitting_batch(self._core, examples) // self._views)
+        numbers = (number for first, last in stages for number in range(first, last))
+        parts = examples.batches(map(draw, numbers), self._core.physical_batch)
+        try:
+            for first, last in stages:
+                if not self._stops():
+                    self._account.pay(last)
+                for number in range(first, last):
+                    if self._stops():
+                        break
+                    if self._checkpoint and self._checkpoint.due(number):
+                        self._checkpoint.write(self, number, self._checkpoint.reserve(number, last))
+                    yield next(parts)
+        except GeneratorExit:
+            self._finish()
+            raise
+        self._finish()
+
+    def _stops(self) -> bool:
+        return self._stopping
+
+    def _begin(self, *, resume: bool) -> int:
+        """Open the account or the checkpoint; the number of the first step."""
+        if self._checkpoint is None and resume:
+            raise InvalidValue("resume", resume, "used with a checkpoint", "Give Trainer a checkpoint=.")
+        if self._checkpoint is None or not self._checkpoint.path.exists():
+            self._account.open()
+            if self._checkpoint is not None:
+                self._checkpoint.write(self, 0, 0)
+            return 0
+        if not resume:
+            raise InvalidValue(
+                "checkpoint", str(self._checkpoint.path), "a file that does not exist yet",
+                "Pass resume=True to go on with that run, or delete the file.",
+            )  # fmt: skip
+        self.step_number = self._checkpoint.read(self)
+        return self.step_number
+
+    def _stages(self, start: int) -> Iterator[tuple[int, int]]:
+        first = 0
+        for steps in self.plan.stages():
+            last = first + steps
+            if last > start:
+                yield max(first, start), last
+            first = last
+
+    def _take(self, parts: Iterable[Pair]) -> None:
+        self.seen = self._core.release(map(self._viewed, parts))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.schedule is not None:
+            self.schedule.step()
+        self.step_number += 1
+        if self._average is not None and (not self._tail or 2 * self.step_number > self.plan.steps):
+            self._average.update_parameters(self.model)
+        if self.callbacks:
+            progress = Progress(self)
+            for callback in self.callbacks:
+                callback(progress)
+
+    def _viewed(self, pair: Pair) -> Pair:
+        """The pair with every entry as many times as there are views, one after the other."""
+        if self._views == 1 and self._augment is None:
+            return pair
+
+        def repeat(leaf: Any) -> Any:
+            return leaf.repeat_interleave(self._views, 0) if tree.batched(leaf) else leaf
+
+        inputs, targets = tree.mapped(repeat, pair) if self._views > 1 else pair
+        if self._augment is not None and tree.examples(inputs, targets):
+            inputs = self._augment(inputs)
+        return inputs, targets
+
+    def _finish(self) -> None:
+        self._finished = True
+        if self._checkpoint is not None:
+            self._checkpoint.write(self, self.step_number, self.step_number)
+            if self.step_number == self.plan.steps:
+                self._account.mark("finished")
+        if self._average is not None and int(self._average.n_averaged):
+            with torch.no_grad():
+                for mine, averaged in zip(
+                    self.model.parameters(), self._average.module.parameters(), strict=True
+                ):
+                    mine.copy_(averaged)
+
+
+def _averaged(model: nn.Module, average: float | str | None) -> AveragedModel | None:
+    if average is None:
+        return None
+    if average == "tail":
+        return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn())  # type: ignore[no-untyped-call]
+    if isinstance(average, str):
+        raise InvalidValue("average", average, "a decay in (0, 1), 'tail' or None")
+    decay = _validate.open_probability("average", average)
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+
+
+def _check_optimizer(model: nn.Module, optimizer: Any) -> None:
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidValue("optimizer", type(optimizer), "an optimiser of torch.optim")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise InvalidValue(
+            "optimizer", "LBFGS", "one that takes a gradient and no closure",
+            "It evaluates the loss several times a step, which is not private.",
+        )  # fmt: skip
+    trained = {id(each) for each in model.parameters() if each.requires_grad}
+    given = {id(each) for group in optimizer.param_groups for each in group["params"]}
+    if not given & trained:
+        raise InvalidValue(
+            "optimizer", type(optimizer), "over the parameters of this model",
+            "Make it after the last change to the model, from model.parameters().",
+        )  # fmt: skip
+
+
+def _joined(parts: list[Pair]) -> Pair:
+    if len(parts) == 1:
+        return parts[0]
+
+    def join(leaves: list[Any]) -> Any:
+        return torch.cat(leaves) if isinstance(leaves[0], Tensor) and leaves[0].dim() else leaves[0]
+
+    return tree.zipped(join, parts)  # type: ignore[no-any-return]
