@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tacit.training import tree
-from training.oracle import assert_equal_to_loop
+from tacit.errors import InvalidValue
+from tacit.training import clipped_gradient_sum, tree
+from tacit.training.routes import Parts, routes_for
+from training.oracle import assert_equal_to_loop, squared
 from training.zoo import BATCH, ZOO
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -93,3 +97,82 @@ def test_embedding(
     model = nn.Embedding(rows, width, padding_idx=rows - 1 if padded else None).double()
     indices = torch.randint(0, rows, (examples, *positions))
     assert_equal_to_loop(model, indices, torch.randn(examples, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["class token", "gpt", "positions, cut", "positions, in place", "scales together", "token expanded",
+     "learned start", "lstm", "transposed conv", "batch norm, evaluating", "recomputed"],
+)  # fmt: skip
+def test_no_second_pass(name: str) -> None:
+    """Common ways to use a parameter outside layers are served without the fallback."""
+    make, draw = ZOO[name]
+    model, inputs = make(), draw()
+    routes = routes_for(Parts(model), squared, inputs, torch.randn(BATCH))
+    assert routes.fallback == ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_recurrence(data: st.DataObject) -> None:
+    draw = data.draw
+    torch.manual_seed(draw(st.integers(0, 10**6)))
+    kind = draw(st.sampled_from([nn.LSTM, nn.GRU, nn.RNN]))
+    first = draw(st.booleans())
+    options = {"num_layers": draw(st.integers(1, 2)), "bias": draw(st.booleans())}
+    options |= {"bidirectional": draw(st.booleans()), "batch_first": first}
+    if kind is nn.LSTM and draw(st.booleans()):
+        options["proj_size"] = 2
+    inner = kind(draw(sizes), draw(st.integers(3, 6)), **options)
+    examples, length = draw(st.integers(1, 4)), draw(st.integers(1, 30))
+    inputs = torch.randn(examples, length, inner.input_size, dtype=torch.float64)
+    assert_equal_to_loop(Timed(inner).double(), inputs, torch.randn(examples, dtype=torch.float64))
+
+
+class Timed(nn.Module):
+    """All outputs and last states of a recurrence."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values, last = self.inner(x if self.inner.batch_first else x.transpose(0, 1))
+        values = values if self.inner.batch_first else values.transpose(0, 1)
+        states = last if isinstance(last, tuple) else (last,)
+        flat = [each.transpose(0, 1).flatten(1) for each in states]
+        return torch.cat([values.flatten(1), *flat], 1)
+
+
+class Turning(nn.Module):
+    """Uses its parameter in one way for small batches and in another for large ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.scale = nn.Linear(3, 3), nn.Parameter(torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.inner(x)) * self.scale
+        return x + torch.softmax(self.scale, 0) if len(x) > 3 else x
+
+
+def test_uses_that_depend_on_the_batch() -> None:
+    torch.manual_seed(0)
+    model = Turning().double()
+    # Each example as a batch of one, as in the loop.
+    assert_equal_to_loop(model, torch.randn(BATCH, 3).double(), torch.randn(BATCH).double())
+
+
+def test_compiled() -> None:
+    torch.manual_seed(0)
+    inner = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 2)).double()
+    model = torch.compile(inner, backend="eager")
+    assert_equal_to_loop(model, torch.randn(BATCH, 3).double(), torch.randn(BATCH).double())
+
+
+@pytest.mark.parametrize("wrap", [torch.jit.script, nn.DataParallel])
+@pytest.mark.filterwarnings("ignore")
+def test_layers_out_of_reach_are_refused(wrap: Any) -> None:
+    model = nn.Sequential(nn.Tanh(), wrap(nn.Linear(3, 2)))
+    with pytest.raises(InvalidValue, match=r"layer '1'.*module it was made from"):
+        clipped_gradient_sum(model, squared, torch.randn(BATCH, 3), torch.randn(BATCH), 1.0)

@@ -192,9 +192,12 @@ class Fickle(nn.Module):
         return self.layer(x) if len(x) > 3 else x
 
 
-def test_calls_that_depend_on_the_batch_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="layer 'layer'"):
-        clipped_gradient_sum(Fickle(), squared, torch.randn(5, 3), torch.randn(5), 1.0)
+def test_calls_that_depend_on_the_batch_are_made_example_by_example() -> None:
+    model, inputs, targets = Fickle(), torch.randn(5, 3), torch.randn(5)
+    total, norms = clipped_gradient_sum(model, squared, inputs, targets, 1.0)
+    alone = [clipped_gradient_sum(model, squared, inputs[[i]], targets[[i]], 1.0) for i in range(5)]
+    assert torch.allclose(norms, torch.cat([each for _, each in alone]))
+    assert torch.allclose(total["layer.weight"], sum(each["layer.weight"] for each, _ in alone), atol=1e-6)
 
 
 def test_torch_is_not_imported_with_tacit() -> None:

@@ -7,173 +7,31 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from training.modules import (
+    Cells,
+    ClassToken,
+    Cross,
+    Direct,
+    Doubled,
+    First,
+    Flattened,
+    Last,
+    LearnedStart,
+    Masked,
+    Named,
+    Packed,
+    Recomputed,
+    Residual,
+    Reused,
+    Scale,
+    SequenceFirst,
+    TiedFunction,
+    TiedModules,
+    TinyGPT,
+)
 
 BATCH = 5
-
-
-class Scale(nn.Module):
-    """Plain parameters, used directly."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.randn(width))
-        self.shift = nn.Parameter(torch.randn(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale + self.shift
-
-
-class Residual(nn.Module):
-    """GroupNorm and convolutions with a skip."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.norm = nn.GroupNorm(2, channels)
-        self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.conv(F.relu(self.norm(x)))
-
-
-class Reused(nn.Module):
-    """One layer, three times."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        for _ in range(3):
-            x = torch.tanh(self.layer(x))
-        return x
-
-
-class TiedModules(nn.Module):
-    """The embedding is also the output layer, as a module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(7, 4)
-        self.head = nn.Linear(4, 7, bias=False)
-        self.head.weight = self.embed.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.embed(x)))
-
-
-class TiedFunction(nn.Module):
-    """The embedding is also the output layer, by a bare matrix product."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(7, 4)
-        self.mix = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.mix(self.embed(x))) @ self.embed.weight.T
-
-
-class TinyGPT(nn.Module):
-    """Position embedding looked up without the batch; causal attention."""
-
-    def __init__(self, length: int) -> None:
-        super().__init__()
-        self.token, self.position = nn.Embedding(7, 8), nn.Embedding(length, 8)
-        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
-        self.head = nn.Linear(8, 7)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.token(x) + self.position(torch.arange(x.shape[1]))
-        q, k, v = self.qkv(self.norm(h)).chunk(3, -1)
-        return self.head(h + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
-
-
-class ClassToken(nn.Module):
-    """A learned token put before the sequence, and learned positions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.token = nn.Parameter(torch.randn(1, 1, 8))
-        self.place = nn.Parameter(torch.randn(1, 5, 8))
-        self.block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.place
-        return self.head(self.block(h)[:, 0])
-
-
-class Flattened(nn.Module):
-    """Positions folded into the batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.outer = nn.Linear(3, 4), nn.Linear(4, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.outer(torch.tanh(self.inner(x.flatten(0, 1))).view(x.shape[0], x.shape[1], -1))
-
-
-class SequenceFirst(nn.Module):
-    """Time before batch within."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.norm = nn.Linear(3, 4), nn.LayerNorm(4)
-        self.rnn, self.head = nn.GRU(4, 3), nn.Linear(3, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.rnn(self.norm(self.inner(x.transpose(0, 1))))[0][-1])
-
-
-class Cross(nn.Module):
-    """Attention of one input to another, with keys and values of their own widths or not."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
-        self.attend = nn.MultiheadAttention(8, 2, **options)
-
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        if not self.attend.batch_first:
-            query, key = query.transpose(0, 1), key.transpose(0, 1)
-        mixed, weights = self.attend(query, key, key)
-        assert weights.shape[0] == mixed.shape[0 if self.attend.batch_first else 1]
-        return mixed if self.attend.batch_first else mixed.transpose(0, 1)
-
-
-class Masked(nn.Module):
-    """Self-attention with a causal mask and padding."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        causal = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        return self.attend(x, x, x, key_padding_mask=padding, attn_mask=causal, need_weights=False)[0]
-
-
-class First(nn.Module):
-    """The first output of a module that returns several."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)[0]
-
-
-class Named(nn.Module):
-    """Takes keyword arguments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left, self.right = nn.Linear(3, 2), nn.Linear(4, 2)
-
-    def forward(self, *, left: Tensor, right: Tensor) -> Tensor:
-        return torch.tanh(self.left(left)) * self.right(right)
 
 
 def _frozen() -> nn.Module:
@@ -181,6 +39,13 @@ def _frozen() -> nn.Module:
     model[0].requires_grad_(False)
     model[2].weight.requires_grad_(False)
     model[4].bias.requires_grad_(False)
+    return model
+
+
+def _frozen_recurrence() -> nn.Module:
+    model = First(nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True))
+    for name, each in model.named_parameters():
+        each.requires_grad_(name.endswith(("hh_l0", "ih_l1_reverse")))
     return model
 
 
@@ -229,6 +94,11 @@ ZOO: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "conv2d reflect": (lambda: nn.Conv2d(2, 3, 3, padding=(1, 2), padding_mode="reflect"), x(2, 5, 5)),
     "conv3d": (lambda: nn.Conv3d(2, 2, 2, stride=(1, 2, 1), padding=1), x(2, 3, 4, 3)),
     "transposed conv": (lambda: nn.ConvTranspose2d(2, 3, 3, stride=2), x(2, 3, 3)),
+    "transposed conv, groups": (
+        lambda: nn.ConvTranspose2d(4, 6, (3, 2), stride=3, padding=1, output_padding=2, groups=2, bias=False),
+        x(4, 3, 4),
+    ),
+    "transposed conv1d": (lambda: nn.ConvTranspose1d(8, 16, 3, dilation=2), x(8, 3)),
     "embedding": (lambda: nn.Embedding(7, 4), words(3)),
     "embedding, long": (lambda: nn.Embedding(7, 2), words(9)),
     "embedding, one": (lambda: nn.Embedding(7, 2), words()),
@@ -310,6 +180,49 @@ ZOO: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "gpt": (lambda: TinyGPT(9), words(4)),
     "gpt, as long as the batch": (lambda: TinyGPT(9), words(BATCH)),
     "class token": (ClassToken, x(4, 8)),
+    "positions, cut": (lambda: Direct(lambda x, p: x + p[:, : x.shape[1]], (1, 6, 4)), x(3, 4)),
+    "positions, in place": (lambda: Direct(lambda x, p: (x * 1).add_(x).__iadd__(p), (3, 4)), x(3, 4)),
+    "positions, as long as the batch": (lambda: Direct(lambda x, p: p + x, (BATCH, 4)), x(BATCH, 4)),
+    "scale by channel": (
+        lambda: Direct(lambda x, p: x.transpose(1, 2) * p.view(1, -1, 1), (4,)),
+        x(3, 4),
+    ),
+    "scale and temperature": (
+        lambda: Direct(lambda x, p, q: (x * p.exp() / (q.square() + 1).unsqueeze(0) - q) * p, (), (4,)),
+        x(3, 4),
+    ),
+    "scales together": (lambda: Direct(lambda x, p, q: x * (p * q + 1), (4,), (3, 1)), x(3, 4)),
+    "scales, sequence first": (
+        lambda: Direct(lambda x, p: (x.transpose(0, 1) * p[0]).transpose(0, 1), (2, 3, 1, 1)),
+        x(3, 4),
+    ),
+    "token repeated": (
+        lambda: Direct(lambda x, p: torch.cat([p.repeat(len(x), 2, 1), x], 1), (1, 2, 4)),
+        x(3, 4),
+    ),
+    "token repeated without the batch": (
+        lambda: Direct(lambda x, p: x + p.repeat(3, 1), (1, 4)),
+        x(3, 4),
+    ),
+    "token expanded": (
+        lambda: Direct(lambda x, p: torch.cat([p.expand(len(x), 2, 4), x, p.expand_as(x)], 1), (4,)),
+        x(3, 4),
+    ),
+    "bare product": (lambda: Direct(lambda x, p, q: x @ p + q, (4, 2), (2,)), x(3, 4)),
+    "mixed uses": (lambda: Direct(lambda x, p: (x + p) @ p.t(), (3, 4)), x(3, 4)),
+    "picked positions": (lambda: Direct(lambda x, p: x + p[[1, 0, 1]] + p[torch.tensor(2)], (4, 4)), x(3, 4)),
+    "out of sight": (lambda: Direct(lambda x, p: Doubled.apply(x, p), (4,)), x(3, 4)),
+    "learned start": (LearnedStart, x(4, 3)),
+    "recurrence, one way frozen": (_frozen_recurrence, x(4, 3)),
+    "recurrence, states alone": (lambda: Last(nn.LSTM(3, 4, bidirectional=True, batch_first=True)), x(4, 3)),
+    "recurrence, cells alone": (lambda: Last(nn.LSTM(3, 4, batch_first=True, proj_size=2), 1), x(4, 3)),
+    "gru, states alone": (lambda: Last(nn.GRU(3, 4, 2, batch_first=True)), x(4, 3)),
+    "rnn without bias": (
+        lambda: First(nn.RNN(3, 4, bidirectional=True, bias=False, batch_first=True)),
+        x(4, 3),
+    ),
+    "recurrence, one moment": (lambda: First(nn.LSTM(3, 4, batch_first=True)), x(1, 3)),
+    "conv2d, few positions": (lambda: nn.Conv2d(2, 8, 4, stride=2), x(2, 6, 6)),
     "flattened": (Flattened, x(4, 3)),
     "sequence first": (SequenceFirst, x(4, 3)),
     "sequence first, as long as the batch": (SequenceFirst, x(BATCH, 3)),
@@ -319,6 +232,27 @@ ZOO: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         ),
         x(3),
     ),
+    "batch norm of images, evaluating": (
+        lambda: _eval(nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))),
+        x(2, 4, 4),
+    ),
+    "recomputed": (
+        lambda: Recomputed(
+            nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4)),
+            nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.Sigmoid()),
+            First(nn.GRU(4, 3, batch_first=True)),
+        ),
+        x(4, 3),
+    ),
+    "recomputed, with a scale": (
+        lambda: Recomputed(nn.Sequential(nn.Linear(3, 4), Scale(4), nn.Tanh()), nn.Linear(4, 2)),
+        x(4, 3),
+    ),
+    "packed": (Packed, lambda: (torch.randn(BATCH, 4, 3), torch.tensor([4, 2, 3, 1, 4]))),
+    "cells": (Cells, x(3, 3)),
+    "bag of words": (lambda: nn.Sequential(nn.EmbeddingBag(7, 4), nn.Linear(4, 2)), words(3)),
+    "sparse embedding": (lambda: nn.Sequential(nn.Embedding(7, 4, sparse=True), nn.Linear(4, 2)), words(3)),
+    "sparse positions": (lambda: TinyGPT(9, sparse=True), words(4)),
     "frozen parts": (_frozen, x(3)),
     "keywords": (Named, lambda: {"left": torch.randn(BATCH, 3), "right": torch.randn(BATCH, 4)}),
     "batch norm, evaluating": (

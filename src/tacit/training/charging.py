@@ -9,12 +9,13 @@ from tacit import accounting, events
 from tacit.errors import InvalidValue, LedgerError
 from tacit.guarantee import Guarantee
 from tacit.relations import Relation
+from tacit.training.distributed import ALONE, Group
 from tacit.training.plan import ASSUMPTIONS, Plan
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
 
-_STOPPED = "when to stop the run was not chosen in view of the data"
+LONGEST_LABEL = 120
 
 
 class Account:
@@ -22,14 +23,21 @@ class Account:
 
     Every entry carries the run's own number in its label, so that a run that goes on from a checkpoint
     finds what it has paid, whatever happened in between: no stage is paid twice, none is taken
-    unpaid. Goings-on are entries too, at no cost: of two copies of a checkpoint only one can go on.
+    unpaid. With checkpoints, each block of steps is claimed by an entry of its own, at no cost, before it
+    is taken: of two copies of a checkpoint, or two processes, only one can take a block.
+    Of several processes the first reads and writes the ledger, and all hear what came of it.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger | None, label: str, noise: str) -> None:
-        self.plan, self.ledger, self.noise = plan, ledger, noise
+    def __init__(
+        self, plan: Plan, ledger: Ledger | None, label: str, noise: str, group: Group = ALONE
+    ) -> None:
+        self.plan, self.ledger, self.noise, self.group = plan, ledger, noise, group
         self.name = label
         self.run = ""
         self.paid = 0
+        self.resumed = False
+        if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL:
+            raise InvalidValue("label", label, f"text of 1 to {LONGEST_LABEL} characters")
         if ledger is not None and (ledger.relation != plan.relation or ledger.unit != plan.unit):
             raise InvalidValue(
                 "ledger", f"{ledger.relation} of one {ledger.unit}",
@@ -44,7 +52,9 @@ class Account:
 
     def open(self) -> None:
         """Begin a new run."""
-        self.run = secrets.token_hex(4)
+        self._name_run(self.group.together(self._new))
+
+    def _new(self) -> str:
         by_epoch = self.ledger is not None and self.plan.charge == "epoch"
         if by_epoch and any(entry.mode == "basic" for entry in self.ledger.entries()):  # type: ignore[union-attr]
             raise InvalidValue(
@@ -52,24 +62,24 @@ class Account:
                 "Epochs add up well only under a Rényi filter: open another ledger with "
                 "Budget(..., filter='renyi').",
             )  # fmt: skip
+        return secrets.token_hex(4)
 
-    def reopen(self, run: str, resumed: int) -> None:
-        """Go on with a run: find what it has paid, and that nobody else has gone on with it."""
+    def reopen(self, run: str) -> None:
+        """Go on with a run: find what it has paid."""
+        self._name_run(run)
+        self.paid = self.group.together(self._found)
+
+    def _name_run(self, run: str) -> None:
+        if self.run:
+            raise InvalidValue("trainer", "a run already begun", "fitted once", "Make a new trainer.")
         self.run = run
+
+    def _found(self) -> int:
+        """Steps paid according to the ledger."""
         if self.ledger is None:
-            return
-        entries = self.ledger.entries()
-        paid = sum(entry.label == self.label for entry in entries)
-        if not paid and resumed:
-            raise self._missing()
-        labels = {entry.label for entry in entries}
-        if {self._mark("finished"), self._mark(f"resumed {resumed + 1}")} & labels:
-            raise LedgerError(
-                f"The run {self.label!r} has been finished, or resumed from a copy of this checkpoint.",
-                "A run is paid for once: start another.",
-                location=self.ledger.location,
-            )
-        self.paid = sum(self.plan.stages()[:paid])
+            return self.paid
+        paid = sum(entry.label == self.label for entry in self.ledger.entries())
+        return sum(self.plan.stages()[:paid])
 
     def confirm(self, paid: int) -> None:
         """Refuse weights of steps that the ledger knows nothing of."""
@@ -89,33 +99,52 @@ class Account:
         """Charge for all steps before ``last`` that are not paid yet; refused, nothing is taken."""
         if last <= self.paid:
             return
-        if self.ledger is not None:
-            whole = self.plan.charge == "run"
-            event = self.plan.event_of(last - self.paid)
-            delta = self.plan.delta if whole else None
-            with self.ledger.charge(event, self.label, delta=delta, noise=self.noise):
-                pass
+        self.group.together(lambda: self._charge(last - self.paid))
         self.paid = last
 
-    def mark(self, what: str) -> None:
-        """An entry without cost, for whoever goes on from a checkpoint."""
+    def _charge(self, steps: int) -> None:
         if self.ledger is not None:
-            with self.ledger.charge(events.Compose(()), self._mark(what), noise="exact"):
+            whole = self.plan.charge == "run"
+            delta = self.plan.delta if whole else None
+            with self.ledger.charge(self.plan.event_of(steps), self.label, delta=delta, noise=self.noise):
                 pass
 
-    def _mark(self, what: str) -> str:
-        return f"{self.label} {what}"
+    def claim(self, step: int) -> None:
+        """Take the block of steps that begins here, which only one process ever can."""
+        self.group.together(lambda: self._claim(f"{self.label} from step {step}"))
 
-    def guarantee(self) -> Guarantee:
+    def _claim(self, label: str) -> None:
+        if self.ledger is None:
+            return
+        with self.ledger.charge(events.Compose(()), label, noise="exact") as mine:
+            pass
+        first = next(entry for entry in self.ledger.entries() if entry.label == label)
+        if first.number != mine.number:
+            raise LedgerError(
+                f"Steps of the run {self.label!r} were taken already, from another copy of its checkpoint.",
+                "A run is paid for once: go on from its newest checkpoint, or start another.",
+                location=self.ledger.location,
+            )
+
+    def guarantee(self, *, stopped: bool = False) -> Guarantee:
         """What may be promised about everything this run has released."""
         if not self.paid:
             raise InvalidValue(
                 "trainer", "a run not begun", "fitted first", "plan.guarantee() tells what it will promise."
             )
         plan = self.plan
-        if self.paid == plan.steps:
-            return plan.guarantee(self.noise)
+        assumptions: tuple[str, ...] = ASSUMPTIONS
+        if self.resumed and self.ledger is None:
+            assumptions += ("of every checkpoint only one copy was gone on from",)
+        if self.paid < plan.steps:
+            assumptions += (
+                "when to stop was chosen without the data, and without what was released of them",
+            )
+        elif stopped:
+            assumptions += ("when to stop was chosen in view of nothing but what was released",)
         event = plan.event_of(self.paid)
-        epsilon = accounting.epsilon(event, plan.delta, relation=plan.relation)
-        relation, assumptions = Relation.of(plan.relation), (*ASSUMPTIONS, _STOPPED)
+        epsilon = plan.epsilon
+        if self.paid < plan.steps:
+            epsilon = accounting.epsilon(event, plan.delta, relation=plan.relation)
+        relation = Relation.of(plan.relation)
         return Guarantee(epsilon, plan.delta, event, relation, plan.unit, self.noise, assumptions)

@@ -37,7 +37,7 @@ def check_model(model: nn.Module) -> None:
     for name, layer in model.named_modules():
         where = f"layer {name!r}" if name else "the model"
         kind = _Word(type(layer).__name__)
-        if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
+        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
             raise InvalidValue(where, kind, "free of statistics over the batch", _REPAIR)
         if isinstance(layer, _NormBase) and layer.track_running_stats and layer.training:
             raise InvalidValue(
@@ -48,6 +48,11 @@ def check_model(model: nn.Module) -> None:
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
             raise InvalidValue(
                 where, kind, "free of weights changed by the words looked up", "Set max_norm=None."
+            )
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and not parameter.is_floating_point():
+            raise InvalidValue(
+                f"parameter {name!r}", parameter.dtype, "real", "Keep real and imaginary part apart."
             )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidValue(

@@ -30,15 +30,15 @@ class Checkpoint:
     def __init__(self, path: saving.PATH, every: int) -> None:
         self.path, self.every = Path(path), every
         self._reserved = 0
-        self._resumed = 0
 
     def due(self, number: int) -> bool:
         """Whether the block reserved by the last write has been taken."""
         return number >= self._reserved
 
-    def reserve(self, number: int, last: int) -> int:
-        """The end of the block that begins at this step, within what is paid."""
-        return min(number + self.every, last)
+    def begin(self, trainer: Trainer, step: int, last: int) -> None:
+        """Reserve and claim the block of steps from this one on, within what is paid up to ``last``."""
+        self.write(trainer, step, min(step + self.every, last))
+        trainer._account.claim(step)
 
     def write(self, trainer: Trainer, step: int, reserved: int) -> None:
         """Write the run as it stands before ``step``, with steps up to ``reserved`` about to be taken."""
@@ -56,17 +56,20 @@ class Checkpoint:
             "noise": trainer._account.noise,
             "step": step,
             "reserved": reserved,
-            "resumed": self._resumed,
+            "resumed": trainer._account.resumed,
             "clip_norm": trainer.clip_norm,
             "plan": _facts(trainer),
             "state": {name: saving.packed(value, tensors, name) for name, value in state.items()},
         }
-        saving.write(self.path, tensors, {"checkpoint": json.dumps(facts)}, overwrite=True)
+        group = trainer._group
+        whole, kept = group.gathered(tensors), {"checkpoint": json.dumps(facts)}
+        group.together(lambda: saving.write(self.path, whole, kept, overwrite=True))
         self._reserved = reserved
 
     def read(self, trainer: Trainer) -> int:
         """Put the run back as it was, and return the number of its next step."""
-        tensors, kept = saving.read(self.path)
+        group = trainer._group
+        tensors, kept = group.together(lambda: saving.read(self.path))
         if "checkpoint" not in kept:
             raise ModelUnreadable(
                 f"{str(self.path)!r} is a model, not the checkpoint of a run.", "Name another file.",
@@ -90,11 +93,13 @@ class Checkpoint:
             )  # fmt: skip
         if facts["noise"] == "seeded" and account.noise != "seeded":
             account.noise = "seeded"
-        account.reopen(facts["run"], facts["resumed"])
+        account.reopen(facts["run"])
+        account.resumed = True
         account.confirm(facts["paid"])
         state: dict[str, Any] = {
             name: saving.unpacked(value, tensors) for name, value in facts["state"].items()
         }
+        group.spread(state, trainer.model, trainer.optimizer)
         saving.put(trainer.model, state["model"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         if trainer.schedule is not None and state["schedule"] is not None:
@@ -102,11 +107,7 @@ class Checkpoint:
         if trainer._average is not None and state["average"] is not None:
             trainer._average.load_state_dict(state["average"])
         trainer._core.clip_norm = facts["clip_norm"]
-        step = trainer.plan.next_start(int(facts["reserved"]))
-        self._resumed = facts["resumed"] + 1
-        self.write(trainer, step, step)
-        account.mark(f"resumed {self._resumed}")
-        return step
+        return trainer.plan.next_start(int(facts["reserved"]))
 
 
 def _facts(trainer: Trainer) -> dict[str, Any]:

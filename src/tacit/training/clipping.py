@@ -29,6 +29,7 @@ from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.training.layers import Weights
 
+LEAST, MOST = 1e-9, 1e9
 CLIPPINGS = ("flat", "per-layer", "automatic")
 _STABILITY = 0.01
 
@@ -74,7 +75,7 @@ class Quantile:
         """The next clip_norm, from the noisy sum of 1[‖g‖ ≤ C] − ½."""
         within = min(max(noisy_count / batch_size + 0.5, 0.0), 1.0)
         moved = clip_norm * math.exp(-self.learning_rate * (within - self.share))
-        return min(max(moved, 1e-9), 1e9)
+        return min(max(moved, LEAST), MOST)
 
 
 class Clipping(Protocol):
@@ -125,6 +126,16 @@ class PerLayer:
         return {
             name: _finite(each / square.sqrt().clamp(min=each), norms) for name, square in squares.items()
         }, norms
+
+
+def checked_clip_norm(clip_norm: float) -> float:
+    """A clip_norm at which what float32 cannot see of a gradient is small beside it."""
+    value = _validate.positive("clip_norm", clip_norm)
+    if not LEAST <= value <= MOST:
+        raise InvalidValue(
+            "clip_norm", clip_norm, f"between {LEAST:g} and {MOST:g}", "Scale the loss instead."
+        )
+    return value
 
 
 def clipping_of(clipping: str | Quantile) -> Clipping:

@@ -13,6 +13,9 @@ from torch.nn.modules.conv import _ConvNd
 
 from tacit.training.layers import Mended, Plain, Weights, gram_squares, row_squares
 
+# Numbers of patches written out at a time.
+_ROOM = 1 << 18
+
 
 @dataclass
 class Convolution(Mended):
@@ -44,18 +47,24 @@ class Convolution(Mended):
             padding = (0,) * len(padding)
         return cls(inputs, grads, layer.weight.shape, layer.stride, padding, layer.dilation, layer.groups)
 
+    def settle(self) -> None:
+        if not self._gram_is_cheaper():
+            self.held = self._instantiate(None)
+            self.inputs = self.grads = self.held.new_empty(0)
+
     def squares(self) -> Tensor:
-        if self._gram_is_cheaper():
+        if self.held is None:
+            self.settle()
+        if self.held is None:
             squares, bound = gram_squares(self._pixel_gram(), self._output_gram())
             return self._mended(*(each.view(-1, self.groups).sum(1) for each in (squares, bound)))
-        self.held = self._instantiate(None)
         return row_squares(self.held.flatten(1))
 
     def _bulk(self, weights: Weights) -> Tensor:
         if self.held is not None:
             return Plain(self.held).weighted(weights)
         like = self.inputs.new_empty(self.shape)
-        return self._weight_gradient(weights.kept(self.inputs), weights.scaled(self.grads), like, self.groups)
+        return self._weight_gradient(*weights.products(self.inputs, self.grads), like, self.groups)
 
     def _weight_gradient(self, inputs: Tensor, grads: Tensor, like: Tensor, groups: int) -> Tensor:
         none = [0] * len(self.stride)
@@ -70,10 +79,30 @@ class Convolution(Mended):
             return self.held
         inputs, grads = (self.inputs, self.grads) if rows is None else (self.inputs[rows], self.grads[rows])
         examples = len(inputs)
+        if self._patches_are_cheaper():
+            return self._from_patches(inputs, grads)
         like = inputs.new_empty((examples * self.shape[0], *self.shape[1:]))
         inputs, grads = (each.reshape(1, -1, *each.shape[2:]) for each in (inputs, grads))
         made = self._weight_gradient(inputs, grads, like, examples * self.groups)
         return made.view(examples, *self.shape)
+
+    def _patches_are_cheaper(self) -> bool:
+        """Whether gradients larger than the images, at few positions, are better made by matrix products.
+
+        A convolution of many groups writes its result twice, and that is then most of its work.
+        """
+        positions, sizes = self.grads.shape[2:].numel(), (self.inputs.numel() + self.grads.numel())
+        flat = len(self.stride) == 2 and self.groups == 1
+        return flat and positions <= 36 and len(self.inputs) * self.shape.numel() > 2 * sizes
+
+    def _from_patches(self, inputs: Tensor, grads: Tensor) -> Tensor:
+        made = inputs.new_empty(len(inputs), self.shape[0], self.shape[1:].numel())
+        step = max(1, _ROOM // (self.shape[1:].numel() * self.grads.shape[2:].numel()))
+        for parts in zip(*(torch.split(each, step) for each in (inputs, grads, made)), strict=True):
+            image, grad, part = parts
+            patches = F.unfold(image, self.shape[2:], self.dilation, self.padding, self.stride)
+            torch.bmm(grad.flatten(2), patches.transpose(1, 2), out=part)
+        return made.view(-1, *self.shape)
 
     def _gram_is_cheaper(self) -> bool:
         """Compares multiplications; the copies of the pixels' Gram matrix cost about four each."""

@@ -10,15 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.training import rewrites, rules, tree
 from tacit.training.checking import check_model
-from tacit.training.clipping import Clipping, Flat
+from tacit.training.clipping import Clipping, Flat, checked_clip_norm
+from tacit.training.direct import direct
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
 from tacit.training.layers import Piece, Plain, merge
-from tacit.training.routes import Parts, Routes, constants, layer_input, routes_for
-from tacit.training.tape import Pieces, Tape
+from tacit.training.routes import (
+    Parts,
+    Routes,
+    constants,
+    everything_by_itself,
+    layer_input,
+    routes_for,
+    slow_attention,
+)
+from tacit.training.tape import OtherRows, Pieces, Tape
 from tacit.training.views import grouped
 
 _FLAT = Flat()
@@ -64,7 +72,7 @@ def clipped_gradient_sum(
     >>> print(total["weight"], norms)
     tensor([[0.6000, 0.8000]]) tensor([10.,  0.])
     """
-    clip_norm = _validate.positive("clip_norm", clip_norm)
+    clip_norm = checked_clip_norm(clip_norm)
     clipped = clipped_gradients(model, loss, inputs, targets, clip_norm)
     return clipped.total, clipped.norms
 
@@ -102,27 +110,32 @@ def clipped_gradients(
     entries = tree.examples(inputs, targets)
     if entries % views:
         raise InvalidValue("inputs", entries, f"a multiple of the {views} views of each example")
-    if not isinstance(model, nn.Module) or entries == 0:
-        check_model(model)
+    check_model(model)
     parts = Parts(model)
     trainable = parts.trainable
     like = next(iter(trainable.values()), torch.empty(0))
     if entries == 0:
         total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
-    with _precision(like.device, autocast):
-        routes = routes_for(parts, inputs)
-        pieces, losses = _pieces(parts, loss, inputs, targets, routes, entries, views)
-    with torch.no_grad():
+    inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
+    with _precision(like.device, autocast), slow_attention():
+        routes = routes_for(parts, loss, inputs, targets)
+        try:
+            pieces, losses = _pieces(parts, loss, inputs, targets, routes, entries, views)
+        except OtherRows:
+            alone = everything_by_itself(parts)
+            pieces, losses = _pieces(parts, loss, inputs, targets, alone, entries, views)
+    with torch.no_grad(), torch.autocast(like.device.type, enabled=False):
         if views > 1:
             pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
         squares = {name: piece.squares() for name, piece in pieces.items()}
+        assert all(len(each) == entries // views for each in squares.values())
         if squares:
             weights, norms = rule.factors(squares, clip_norm, len(trainable))
         else:
             weights, norms = {}, like.new_zeros(entries // views)
         total = {
-            name: pieces[name].weighted(weights[name].to(wide(each.dtype)))
+            name: pieces.pop(name).weighted(weights[name].to(wide(each.dtype)))
             if name in pieces
             else torch.zeros_like(each, dtype=wide(each.dtype))
             for name, each in trainable.items()
@@ -153,10 +166,12 @@ def _pieces(
         tape = Tape()
         args, kwargs = tree.arguments(inputs)
         watched = _watched(parts.layers, routes, tape, served, entries)
-        with torch.enable_grad(), constants(trainable), watched:
+        alone = direct(routes.places, {name: trainable[name] for name in routes.direct}, tape, entries)
+        with torch.enable_grad(), constants(trainable), watched, alone:
             losses = loss(model(*args, **kwargs), targets)
             check_losses(losses, entries)
-            received = tape.run(losses if views == 1 else losses / views)
+            with torch.autocast(losses.device.type, enabled=False):
+                received = tape.run(losses if views == 1 else losses / views)
             losses = losses.detach()
         pieces = {served[key]: merge(found) for key, found in received.items()}
     if routes.fallback:
@@ -181,7 +196,7 @@ def _watched(
                 layer.forward = rewrites.rewritten(layer, tape, served)
             else:
                 hook = _hook(name, routes, tape, served, counts, examples)
-                handles.append(layer.register_forward_hook(hook, with_kwargs=True))
+                handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
         yield
     finally:
         for handle in handles:
@@ -200,12 +215,7 @@ def _hook(
         counts[name] += 1
         values = layer_input(args, kwargs).detach()
         if number >= len(dimensions) or values.shape[dimensions[number]] != examples:
-            raise InvalidValue(
-                f"layer {name!r}",
-                f"call {number + 1} on shape {tuple(values.shape)}",
-                f"called {len(dimensions)} times in every forward pass, with the examples where they were",
-                "Let the model call its layers the same way whatever the batch holds.",
-            )
+            raise OtherRows
         version = values._version
         rule = rules.rule_for(layer)
         assert rule is not None

@@ -60,7 +60,8 @@ def _loop(one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, ta
         value = one(leaves, tree.mapped(pick, inputs), tree.mapped(pick, targets))
         found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
         for (name, leaf), each in zip(leaves.items(), found, strict=True):
-            rows[name].append(torch.zeros_like(leaf) if each is None else each)
+            dense = each if each is None or each.layout == torch.strided else each.to_dense()
+            rows[name].append(torch.zeros_like(leaf) if dense is None else dense)
     return {name: torch.stack(each).detach() for name, each in rows.items()}
 
 

@@ -50,6 +50,12 @@ class Weights:
         """Factor × values, 0 for dropped examples."""
         return self.kept(values) * self.factors.view(-1, *[1] * (values.dim() - 1))
 
+    def products(self, one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+        """Two factors of a product, the smaller of them scaled; both 0 for dropped examples."""
+        if one.numel() <= two.numel():
+            return self.scaled(one), self.kept(two)
+        return self.kept(one), self.scaled(two)
+
 
 class Piece(ABC):
     """The gradients of one parameter, one for each of the examples in the batch."""
@@ -65,6 +71,9 @@ class Piece(ABC):
     @abstractmethod
     def weighted(self, weights: Weights) -> Tensor:
         """Sum over examples of factor × gradient; a dropped example adds 0, NaN or not."""
+
+    def settle(self) -> None:
+        """Write the gradients out, and let go of what they come from, where that takes less room."""
 
 
 @dataclass
@@ -123,6 +132,30 @@ class Mended(Piece):
         return self._bulk(weights.besides(self._rows)) + exact
 
 
+class Gram:
+    """The Gram matrix ggᵀ of output gradients, for as many weights as share them."""
+
+    def __init__(self, uses: int = 1) -> None:
+        self.uses = uses
+        self._grads: Tensor | None = None
+        self._value: Tensor | None = None
+
+    def of(self, grads: Tensor) -> Tensor:
+        """The Gram matrix of (examples, positions, p); computed once for the same gradients."""
+        self.uses -= 1
+        value = self._value
+        if value is None or self._grads is None or not _same(self._grads, grads):
+            value = grads @ grads.transpose(1, 2)
+        self._grads, self._value = (grads, value) if self.uses > 0 else (None, None)
+        return value
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
+    """Whether two tensors are the same numbers in the same place."""
+    places = [(each.data_ptr(), each.dtype, each.shape, each.stride()) for each in (one, two)]
+    return places[0] == places[1]
+
+
 @dataclass
 class Matrix(Mended):
     """A weight that maps ``inputs`` to outputs at several positions: Σ over positions of g aᵀ.
@@ -137,21 +170,26 @@ class Matrix(Mended):
     grads: Tensor
     shape: torch.Size
     held: Tensor | None = field(default=None, repr=False)
+    gram: Gram = field(default_factory=Gram, repr=False)
+
+    def settle(self) -> None:
+        positions, width, height = self.inputs.shape[1], self.inputs.shape[2], self.grads.shape[2]
+        if positions > 1 and width * height <= positions * (width + height) * min(1.0, positions / _PASSES):
+            self.held = self._instantiate(None)
+            self.inputs = self.grads = self.held.new_empty(0)
 
     def squares(self) -> Tensor:
-        positions, width, height = self.inputs.shape[1], self.inputs.shape[2], self.grads.shape[2]
-        if positions == 1:
+        if self.held is None:
+            self.settle()
+        if self.held is not None:
+            return row_squares(self.held.flatten(1))
+        if self.inputs.shape[1] == 1:
             sizes: list[Tensor] = [
                 torch.linalg.vector_norm(each[:, 0], dim=1) for each in (self.inputs, self.grads)
             ]
             return (sizes[0] * sizes[1]).square_()
-        if width * height <= positions * (width + height) * min(1.0, positions / _PASSES):
-            self.held = self._instantiate(None)
-            self.inputs = self.grads = self.held.new_empty(0)
-            return row_squares(self.held.flatten(1))
         left = self.inputs @ self.inputs.transpose(1, 2)
-        right = self.grads @ self.grads.transpose(1, 2)
-        return self._mended(*gram_squares(left, right))
+        return self._mended(*gram_squares(left, self.gram.of(self.grads)))
 
     def _instantiate(self, rows: Tensor | None) -> Tensor:
         if rows is None and self.held is not None:
@@ -162,7 +200,9 @@ class Matrix(Mended):
     def _bulk(self, weights: Weights) -> Tensor:
         if self.held is not None:
             return Plain(self.held).weighted(weights)
-        grads, inputs = weights.scaled(self.grads), weights.kept(self.inputs)
+        grads, inputs = weights.products(self.grads, self.inputs)
+        if inputs.stride(0) < inputs.stride(1):
+            grads, inputs = grads.transpose(0, 1), inputs.transpose(0, 1)
         return (grads.flatten(0, 1).t() @ inputs.flatten(0, 1)).view(self.shape)
 
 
@@ -172,6 +212,10 @@ class Shift(Piece):
 
     grads: Tensor
     held: Tensor | None = field(default=None, repr=False)
+
+    def settle(self) -> None:
+        self._sums()
+        self.grads = self.grads.new_empty(0)
 
     def _sums(self) -> Tensor:
         if self.held is None:
@@ -280,11 +324,9 @@ def merge(pieces: list[Piece]) -> Piece:
         if all(one[0] + one[1] <= two[0] for one, two in pairwise(ends)):
             return Disjoint([Rows(merge(starts[key]), *key, rows[0].shape) for key in ends])
     matrices = [piece for piece in pieces if isinstance(piece, Matrix)]
-    if len(matrices) == len(pieces):
+    if len(matrices) == len(pieces) and all(piece.held is None for piece in matrices):
         inputs = torch.cat([piece.inputs for piece in matrices], 1)
         return Matrix(inputs, torch.cat([piece.grads for piece in matrices], 1), matrices[0].shape)
-    if all(isinstance(piece, Shift) for piece in pieces):
-        return Shift(torch.cat([piece.grads for piece in pieces if isinstance(piece, Shift)], 1))
     total = pieces[0].gradients()
     for piece in pieces[1:]:
         total = total + piece.gradients()

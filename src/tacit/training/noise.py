@@ -3,9 +3,12 @@
 PyTorch's own generator is seeded from 32 bits and its state can be computed from its output, so
 whoever can guess all of the data but one example could tell which noise was added. The bits here are
 those of :class:`tacit.randomness.Source`. Two uniform numbers become two normal ones (Box and
-Muller 1958); with 31 random bits in float32 and 62 in float64 the largest are 6.6 and 9.3. The result
-approximates real-valued noise, which is what the proof is about, so the guarantee names its
-precision.
+Muller 1958); with 31 random bits in float32 and 62 in float64 the largest are 6.6 and 9.3.
+
+Small radii come from uniform numbers near 1, which lie on a coarse grid: subtracting the right sum leaves
+pairs of numbers on known circles, and the wrong one does not. So every number is the sum of two, divided by
+√2, of which no grid is left to see (Holohan and Braghin 2021). The result approximates real-valued
+noise, which is what the proof is about, so the guarantee names its precision.
 
 >>> normal(Source(random_state=3), 3, torch.float64)
 tensor([..., ..., ...], dtype=torch.float64)
@@ -25,7 +28,12 @@ _BLOCK = 1 << 18
 
 
 def normal(source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    """Independent standard normal numbers."""
+    """Independent standard normal numbers, each from two others."""
+    one, two = _box_muller(source, count, dtype), _box_muller(source, count, dtype)
+    return one.add_(two).mul_(math.sqrt(0.5))
+
+
+def _box_muller(source: Source, count: int, dtype: torch.dtype) -> Tensor:
     bits, words, real = (31, np.int32, np.float32) if dtype == torch.float32 else (62, np.int64, np.float64)
     made = torch.empty(count, dtype=torch.float32 if bits == 31 else torch.float64)
     for part in torch.split(made, _BLOCK):

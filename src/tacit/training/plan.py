@@ -11,7 +11,7 @@ from tacit.accounting import filters
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.relations import Relation, Unit, norm_sensitivity
-from tacit.training.clipping import CLIPPINGS, Clipping, Quantile, clipping_of
+from tacit.training.clipping import CLIPPINGS, Clipping, Quantile, checked_clip_norm, clipping_of
 from tacit.training.sampling import Fixed, Poisson, Sampler, Shuffle
 
 SAMPLINGS = ("poisson", "shuffle", "fixed")
@@ -78,12 +78,13 @@ class Plan:
             raise InvalidValue(
                 "delta", self.delta, "above 0, as the noise is Gaussian", "Use 1e-5 or 1/population²."
             )
-        self._set("clip_norm", _validate.positive("clip_norm", self.clip_norm))
-        if not 1e-9 <= self.clip_norm <= 1e9:
-            raise InvalidValue(
-                "clip_norm", self.clip_norm, "between 1e-9 and 1e9, where float32 can tell norms apart"
-            )
+        self._set("clip_norm", checked_clip_norm(self.clip_norm))
         self._set("relation", Relation.of(self.relation))
+        if self.unit.rows != 1:
+            raise InvalidValue(
+                "unit", str(self.unit), "one example, or a group with one example",
+                "Sampling and clipping are by example: make one example of the rows of a group.",
+            )  # fmt: skip
         _validate.choice("sampling", self.sampling, SAMPLINGS)
         _validate.choice("charge", self.charge, CHARGES)
         if not isinstance(self.clipping, Quantile):
@@ -234,7 +235,7 @@ class Plan:
 
 
 ASSUMPTIONS = (
-    "model, loss and data set treat each example by itself",
+    "model, loss and data set treat each example by itself, and accept any",
     "which examples a step saw, losses and gradient norms stay with the curator",
 )
 """What the guarantee of a run rests on besides its event."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.training.recurrence import recurrence
 from tacit.training.tape import Tape
 
 Forward = Callable[..., Any]
@@ -32,7 +33,7 @@ def rewritten(layer: nn.Module, tape: Tape, trainable: Container[int]) -> Forwar
     """A ``forward`` for the layer that the tape can watch."""
     if isinstance(layer, nn.MultiheadAttention):
         return lambda *args, **kwargs: _attention(layer, tape, trainable, *args, **kwargs)
-    return lambda *args, **kwargs: _recurrence(layer, tape, trainable, *args, **kwargs)
+    return lambda *args, **kwargs: recurrence(layer, tape, trainable, *args, **kwargs)
 
 
 def batch_dimension(layer: Any) -> int:
@@ -108,64 +109,3 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     if mask.dtype == torch.bool:
         return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(mask, -math.inf)
     return mask.to(like.dtype)
-
-
-def _recurrence(
-    layer: Any, tape: Tape, trainable: Container[int], inputs: Tensor, state: Any = None
-) -> tuple[Tensor, Any]:
-    step = {"LSTM": _lstm, "GRU": _gru}.get(type(layer).__name__, _elman)
-    values = inputs if layer.batch_first else inputs.transpose(0, 1)
-    directions = 2 if layer.bidirectional else 1
-    examples = values.shape[0]
-    outputs = getattr(layer, "proj_size", 0) or layer.hidden_size
-    if state is None:
-        count = layer.num_layers * directions
-        hidden = values.new_zeros(count, examples, outputs)
-        cells = values.new_zeros(count, examples, layer.hidden_size)
-    else:
-        hidden, cells = state if isinstance(state, tuple) else (state, state)
-    last: list[Tensor] = []
-    last_cells: list[Tensor] = []
-    for depth in range(layer.num_layers):
-        if depth and layer.dropout and layer.training:
-            values = F.dropout(values, layer.dropout)
-        sides = []
-        for direction in range(directions):
-            number = depth * directions + direction
-            suffix = f"_l{depth}" + ("_reverse" if direction else "")
-            names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-            weights: dict[str, Any] = {name: getattr(layer, name + suffix, None) for name in names}
-            made = tape.linear(values, weights["weight_ih"], weights["bias_ih"], trainable)
-            h, c = hidden[number], cells[number]
-            steps: list[Tensor] = []
-            moments = made.unbind(1)
-            for moment in reversed(moments) if direction else moments:
-                gates = tape.linear(h, weights["weight_hh"], weights["bias_hh"], trainable)
-                h, c = step(layer, moment, gates, h, c)
-                if weights["weight_hr"] is not None:
-                    h = tape.linear(h, weights["weight_hr"], None, trainable)
-                steps.append(h)
-            last.append(h)
-            last_cells.append(c)
-            sides.append(torch.stack(steps[::-1] if direction else steps, 1))
-        values = torch.cat(sides, -1) if directions == 2 else sides[0]
-    output = values if layer.batch_first else values.transpose(0, 1)
-    final = torch.stack(last)
-    return output, (final, torch.stack(last_cells)) if step is _lstm else final
-
-
-def _lstm(layer: Any, made: Tensor, gates: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    entry, forget, cell, out = (made + gates).chunk(4, -1)
-    c = torch.sigmoid(forget) * c + torch.sigmoid(entry) * torch.tanh(cell)
-    return torch.sigmoid(out) * torch.tanh(c), c
-
-
-def _gru(layer: Any, made: Tensor, gates: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    (reset, update, new), (own_reset, own_update, own) = made.chunk(3, -1), gates.chunk(3, -1)
-    candidate = torch.tanh(new + torch.sigmoid(reset + own_reset) * own)
-    share = torch.sigmoid(update + own_update)
-    return candidate + share * (h - candidate), c
-
-
-def _elman(layer: Any, made: Tensor, gates: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    return (torch.relu if layer.nonlinearity == "relu" else torch.tanh)(made + gates), c

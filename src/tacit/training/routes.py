@@ -1,38 +1,45 @@
 """Which rule serves which parameter, found by watching two tiny batches go through the model.
 
-The first example, twice and three times, goes through the model. A dimension of a layer's input
-that is 2 and then 3 is the one examples lie along; nothing else about the input is used. A
+The first example twice, and the last three times, go through model and loss. A dimension of a layer's
+input that is 2 and then 3 is the one examples lie along; nothing else about the input is used. A
 parameter that is used outside a layer with a rule, or in a call in which the examples lie along
-no one dimension, is left to the fallback.
+no one dimension, is left to the fallback; so is the whole model where rows need not be examples
+(:mod:`tacit.training.observing`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.overrides import TorchFunctionMode
 
+from tacit.errors import InvalidValue
 from tacit.training import rewrites, rules, tree
-from tacit.training.checking import check_model
-
-# Questions about a tensor that are no use of its values.
-_QUESTIONS = {"shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "size", "dim"}
+from tacit.training.direct import Use, place
+from tacit.training.fallback import Loss, check_losses
+from tacit.training.observing import Seen, Watching
 
 
 @dataclass(frozen=True)
 class Routes:
-    """Batch dimension of every call of every ruled layer, by name; and what is left over."""
+    """Batch dimension of every call of every ruled layer, by name; and what is left over.
+
+    ``places`` are those of the examples where the parameters in ``direct``, which no layer answers
+    for, meet them.
+    """
 
     dimensions: dict[str, tuple[int, ...]]
     rewritten: frozenset[str]
     fallback: tuple[str, ...]
+    direct: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
 
 
 _ROUTES: WeakKeyDictionary[nn.Module, dict[Any, Routes]] = WeakKeyDictionary()
@@ -54,55 +61,133 @@ class Parts:
                     self.trainable[f"{prefix}.{name}" if prefix else name] = each
 
 
-def routes_for(parts: Parts, inputs: Any) -> Routes:
-    """The routes for this model as it stands and inputs of these shapes; made once, then kept."""
+def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> Routes:
+    """The routes for this model as it stands and examples of these shapes; made once, then kept."""
     model = parts.model
     key = (
-        tuple((id(layer), type(layer), layer.training) for layer in parts.layers.values()),
+        tuple(
+            (id(layer), type(layer), layer.training, "forward" in layer.__dict__)
+            for layer in parts.layers.values()
+        ),
         tuple((name, id(each)) for name, each in parts.trainable.items()),
-        tuple((leaf.shape[1:], leaf.dtype) for leaf in tree.tensors(inputs)),
+        getattr(loss, "__code__", loss),
+        tree.shape((inputs, targets)),
+        torch.is_autocast_enabled(next(iter(parts.trainable.values())).device.type),
     )
     kept = _ROUTES.setdefault(model, {})
     if key not in kept:
-        check_model(model)
         if len(kept) >= _MOST_ROUTES:
             kept.clear()
-        kept[key] = _make(model, inputs)
+        kept[key] = _make(model, loss, inputs, targets)
     return kept[key]
 
 
-def _make(model: nn.Module, inputs: Any) -> Routes:
+def everything_by_itself(parts: Parts) -> Routes:
+    """The routes of a model that only the fallback can serve."""
+    return Routes({}, frozenset(), tuple(parts.trainable))
+
+
+def _make(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Routes:
+    for name, layer in model.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule | nn.DataParallel):
+            raise InvalidValue(
+                f"layer {name!r}" if name else "the model", type(layer).__name__,
+                "a module whose layers can be watched",
+                "Pass the module it was made from; torch.compile is understood.",
+            )  # fmt: skip
     trainable = {id(each): name for name, each in model.named_parameters() if each.requires_grad}
     ruled: dict[str, nn.Module] = {}
+    watched: dict[str, nn.Module] = {}
     rewritten: set[str] = set()
     owned: set[int] = set()
     for name, layer in model.named_modules():
         if id(layer) in owned:
             continue
         if rewrites.rewritable(layer):
+            watched[name] = layer
             rewritten.add(name)
             owned.update(map(id, layer.modules()))
         elif rules.rule_for(layer) is None:
             continue
         if any(id(each) in trainable for each in layer.parameters()):
-            ruled[name] = layer
+            watched[name] = ruled[name] = layer
     rewritten &= set(ruled)
-    two, three = (_observe(model, inputs, size, ruled, set(trainable)) for size in (2, 3))
+    examples = tree.examples(inputs, targets)
+    two, three = (
+        _observe(model, loss, inputs, targets, row, size, watched, set(trainable))
+        for row, size in ((0, 2), (examples - 1, 3))
+    )
+    _check_buffers(two, three)
+    _check_axes(watched, two, three)
+    if two.moved and three.moved:
+        return Routes({}, frozenset(), tuple(trainable.values()))
     left = two.direct | three.direct
     dimensions: dict[str, tuple[int, ...]] = {}
+    answered: set[int] = set()
+    alone = two.alone | three.alone
     for name, layer in ruled.items():
         found = [_dimension(*pair) for pair in zip(two.calls[name], three.calls[name], strict=False)]
         fits = len(two.calls[name]) == len(three.calls[name]) and all(
             dimension is not None and _fits(layer, dimension, len(shape))
             for dimension, shape in zip(found, two.calls[name], strict=True)
         )
-        if fits:
+        own = {id(each) for each in layer.parameters() if id(each) in trainable}
+        if fits and not (own & alone and not found):
             dimensions[name] = tuple(dimension for dimension in found if dimension is not None)
-        else:
-            left.update(id(each) for each in layer.parameters() if id(each) in trainable)
-    # A parameter is served by the fallback alone or not at all: its uses must be added up first.
+            answered |= own if found else set()
+        elif not fits:
+            left |= own
+    left |= (two.reached | three.reached) - answered - alone
+    # A parameter is served in one way alone: its uses must be added up first.
+    left |= alone & answered
+    places = _places(two.uses, three.uses, left)
     fallback = tuple(name for key, name in trainable.items() if key in left)
-    return Routes(dimensions, frozenset(rewritten), fallback)
+    direct = tuple(name for key, name in trainable.items() if key in alone - left)
+    return Routes(dimensions, frozenset(rewritten), fallback, direct, places)
+
+
+def _places(two: list[Use], three: list[Use], left: set[int]) -> tuple[int, ...]:
+    """Where the examples are in each use of a parameter outside layers; adds to what is left over.
+
+    Parameters that meet the examples together are left over together.
+    """
+    if len(two) != len(three):
+        left.update(*(use.parameters for use in two + three))
+    found = [place(*pair) for pair in zip(two, three, strict=False)]
+    for use, other, at in zip(two, three, found, strict=False):
+        if at is None:
+            left.update(use.parameters | other.parameters)
+    while any(use.parameters & left and not use.parameters <= left for use in two):
+        left.update(*(use.parameters for use in two if use.parameters & left))
+    return tuple(
+        at for use, at in zip(two, found, strict=False) if at is not None and not use.parameters & left
+    )
+
+
+def _check_buffers(two: Seen, three: Seen) -> None:
+    for name, each in two.buffers.items():
+        other = three.buffers[name]
+        if each.shape != other.shape or not torch.equal(each, other):
+            raise InvalidValue(
+                f"buffer {name!r}", "changed by a forward pass",
+                "the same whatever examples the model sees",
+                "It would keep a statistic of the data that no noise covers; keep it out of training.",
+            )  # fmt: skip
+
+
+def _check_axes(watched: dict[str, nn.Module], two: Seen, three: Seen) -> None:
+    """Refuse attention and recurrence over the examples: there they are one another's context."""
+    for name, layer in watched.items():
+        if not rewrites.rewritable(layer):
+            continue
+        for pair in zip(two.calls[name], three.calls[name], strict=False):
+            dimension = _dimension(*pair)
+            if dimension is not None and not _fits(layer, dimension, len(pair[0])):
+                raise InvalidValue(
+                    f"layer {name!r}", f"examples along dimension {dimension} of {len(pair[0])}",
+                    f"given its examples along dimension {rewrites.batch_dimension(layer)} of 3",
+                    "It would mix them. Pass batch_first=True if they come first.",
+                )  # fmt: skip
 
 
 def _fits(layer: nn.Module, dimension: int, dimensions: int) -> bool:
@@ -122,60 +207,68 @@ def _dimension(two: tuple[int, ...], three: tuple[int, ...]) -> int | None:
     return differ[0]
 
 
-@dataclass
-class _Seen:
-    calls: dict[str, list[tuple[int, ...]]]
-    direct: set[int] = field(default_factory=set)
-
-
-class _Uses(TorchFunctionMode):
-    """Notes parameters used where no layer with a rule answers for them."""
-
-    def __init__(self, parameters: set[int], seen: _Seen) -> None:
-        super().__init__()
-        self.parameters, self.seen = parameters, seen
-        self.answered: list[set[int]] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(getattr(func, "__self__", None), "__name__", None) or getattr(func, "__name__", "")
-        if name not in _QUESTIONS:
-            for leaf in tree.tensors((args, kwargs)):
-                if id(leaf) in self.parameters and not any(id(leaf) in own for own in self.answered):
-                    self.seen.direct.add(id(leaf))
-        return func(*args, **(kwargs or {}))
-
-
 def _observe(
-    model: nn.Module, inputs: Any, size: int, ruled: dict[str, nn.Module], parameters: set[int]
-) -> _Seen:
-    seen = _Seen({name: [] for name in ruled})
-    uses = _Uses(parameters, seen)
-    handles = []
-    for name, layer in ruled.items():
-
-        def before(module: nn.Module, args: Any, kwargs: Any, name: str = name) -> None:
-            first = layer_input(args, kwargs)
-            seen.calls[name].append(tuple(first.shape) if isinstance(first, Tensor) else ())
-            uses.answered.append({id(each) for each in module.parameters()})
-
-        def after(module: nn.Module, args: Any, output: Any) -> None:
-            uses.answered.pop()
-
-        handles.append(layer.register_forward_pre_hook(before, with_kwargs=True))
-        handles.append(layer.register_forward_hook(after))
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, row: int, size: int,
+    watched: dict[str, nn.Module], parameters: set[int],
+) -> Seen:  # fmt: skip
+    seen = Seen({name: [] for name in watched})
 
     def repeated(leaf: Any) -> Any:
-        return leaf[:1].expand(size, *leaf.shape[1:]).clone() if tree.batched(leaf) else leaf
+        if not tree.batched(leaf):
+            return leaf
+        return leaf[row : row + 1].detach().expand(size, *leaf.shape[1:]).clone()
 
-    args, kwargs = tree.mapped(repeated, tree.arguments(inputs))
-    buffers = {name: each.clone() for name, each in model.named_buffers()}
+    inputs, targets = tree.mapped(repeated, (inputs, targets))
+    watching = Watching(parameters, seen, size, (inputs, targets))
+    handles = []
+    for name, layer in watched.items():
+        own = {id(each) for each in layer.parameters()}
+
+        def before(layer: nn.Module, args: Any, kwargs: Any, name: str = name, own: set[int] = own) -> None:
+            first = layer_input(args, kwargs)
+            if isinstance(layer, nn.Embedding) and not watching.tainted(first):
+                watching.answered.append(set())
+                return
+            seen.calls[name].append(tuple(first.shape) if isinstance(first, Tensor) else ())
+            now = {id(each) for each in layer.parameters()}
+            if now != own:
+                seen.moved.append(f"other parameters in layer {name!r}")
+            watching.answered.append(now)
+
+        def after(layer: nn.Module, args: Any, output: Any) -> None:
+            watching.answered.pop()
+
+        handles.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(layer.register_forward_hook(after, prepend=True, always_call=True))
+    args, kwargs = tree.arguments(inputs)
+    seen.buffers = {name: each.clone() for name, each in model.named_buffers()}
+    chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), uses:
-            functional_call(model, buffers, args, kwargs)
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), slow_attention():
+            with watching:
+                losses = loss(functional_call(model, seen.buffers, args, kwargs), targets)
+            check_losses(losses, size)
+            if losses.requires_grad:
+                found = torch.autograd.grad(losses.sum(), list(chosen.values()), allow_unused=True)
+                reached = zip(chosen, found, strict=True)
+                seen.reached = {key for key, grad in reached if grad is not None}
     finally:
         for handle in handles:
             handle.remove()
     return seen
+
+
+@contextmanager
+def slow_attention() -> Iterator[None]:
+    """Within, attention runs through the layers that can be watched, and compiled modules as written."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    compiled = "torch._dynamo" in sys.modules
+    try:
+        with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
@@ -120,6 +121,21 @@ def _instance_norm(layer: _InstanceNorm, inputs: Tensor, grad: Tensor, dimension
     return _by_channel(layer, normal, grad)
 
 
+def _batch_norm(layer: _BatchNorm, inputs: Tensor, grad: Tensor, dimension: int) -> dict[str, Piece]:
+    # Accepted with fixed statistics only.
+    normal = F.batch_norm(inputs, layer.running_mean, layer.running_var, eps=layer.eps)
+    return _by_channel(layer, normal, grad)
+
+
+def _conv_transpose(layer: Any, inputs: Tensor, grad: Tensor, dimension: int) -> dict[str, Piece]:
+    # The convolution that takes the gradient back to the input has the same weight.
+    own = (layer.weight.shape, layer.stride, layer.padding, layer.dilation, layer.groups)
+    found: dict[str, Piece] = {"weight": Convolution(grad, inputs, *own)}
+    if layer.bias is not None:
+        found["bias"] = Plain(grad.flatten(2).sum(2))
+    return found
+
+
 def _prelu(layer: nn.PReLU, inputs: Tensor, grad: Tensor, dimension: int) -> dict[str, Piece]:
     values = inputs.clamp(max=0) * grad
     if layer.num_parameters == 1:
@@ -134,6 +150,11 @@ _RULES: dict[Any, Rule] = {
     nn.RMSNorm.forward: Rule(_rms_norm, trailing=lambda layer: len(layer.normalized_shape)),
     nn.GroupNorm.forward: Rule(_group_norm, first_only=True),
     _InstanceNorm.forward: Rule(_instance_norm, first_only=True),
+    _BatchNorm.forward: Rule(_batch_norm, first_only=True),
     nn.PReLU.forward: Rule(_prelu, first_only=True),
+    **{
+        kind.forward: Rule(_conv_transpose, first_only=True)
+        for kind in (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    },
     **{kind.forward: Rule(_conv, first_only=True) for kind in (nn.Conv1d, nn.Conv2d, nn.Conv3d)},
 }

@@ -45,8 +45,9 @@ def load(path: PATH, model: nn.Module) -> Guarantee:
             "Go on with the run by trainer.fit(..., resume=True), and save its model.",
             path=path,
         )
+    guarantee = Guarantee.from_json(facts["guarantee"])
     put(model, tensors)
-    return Guarantee.from_json(facts["guarantee"])
+    return guarantee
 
 
 def write(path: PATH, tensors: Mapping[str, Tensor], facts: Mapping[str, str], *, overwrite: bool) -> None:

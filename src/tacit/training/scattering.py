@@ -141,7 +141,8 @@ def _modulus(spectrum: Tensor, filters: Tensor, step: int) -> Tensor:
             product = spectrum.unsqueeze(2)[part] * filters[part]
             folded = product if folded is None else folded.add_(product)
     assert folded is not None
-    return torch.fft.ifft2(folded).abs() / step**2
+    size: Tensor = torch.fft.ifft2(folded).abs()
+    return size / step**2
 
 
 def _smooth(maps: Tensor, bank: _Bank, level: int) -> Tensor:
@@ -221,8 +222,8 @@ def _gain(wavelets: list[Array], scales: int) -> float:
 
 def _transfer(length: int, width: float) -> Array:
     """The spectrum of a sampled Gaussian that adds up to 1."""
-    frequencies = np.fft.fftfreq(length)
-    shape = sum(np.exp(-((2 * math.pi * width * (frequencies + alias)) ** 2) / 2) for alias in _ALIASES)
+    frequencies = np.fft.fftfreq(length) + np.array(_ALIASES)[:, None]
+    shape = np.exp(-((2 * math.pi * width * frequencies) ** 2) / 2).sum(0)
     return np.asarray(shape / shape[0])
 
 

@@ -14,12 +14,15 @@ from tacit.randomness import Source
 from tacit.training import tree
 from tacit.training.clipping import Quantile
 from tacit.training.data import Pair
+from tacit.training.distributed import ALONE, Group
 from tacit.training.engine import Clipped, clipped_gradients, wide
 from tacit.training.fallback import Loss
 from tacit.training.memory import out_of_memory
 from tacit.training.noise import normal
 from tacit.training.plan import Plan
-from tacit.training.selftest import check_clipping, check_mixing, check_noise
+from tacit.training.selftest import check_apart, check_clipping, check_noise, finite_rows
+
+_TESTS = 10
 
 
 @dataclass(frozen=True)
@@ -41,23 +44,29 @@ class PrivateStep:
     Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is
     (Σ clipped gradients + N(0, (z·Δ)² I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of
     noise multiplier z, of which the plan's event counts the times. Nothing else about the batch is
-    kept but :class:`Seen`. The divisor is the plan's, not the number of examples that came.
+    kept but :class:`Seen`. The divisor is the plan's, not the number of examples that came. Of several
+    processes (``group``) each clips its own examples and adds its share of the noise; the sum over all is
+    what is released.
 
-    An example whose gradient is not finite adds nothing. At the first batch of two or more examples
-    the step tests itself: one example must not change another's loss, the clipped sum must be that
-    of a plain loop, and noise must have the stated variance.
+    An example whose gradient is not finite adds nothing. At the first batch of two or more examples,
+    and ten times in a run, the step tests itself: one example must not change another's loss or
+    gradient, the clipped gradient must be that of plain backpropagation, and, at first, noise must have
+    the stated variance.
     """
 
     def __init__(
         self, model: nn.Module, loss: Loss, plan: Plan, source: Source, *,
         physical_batch: int | None = None, views: int = 1, autocast: torch.dtype | None = None,
+        group: Group = ALONE,
     ) -> None:  # fmt: skip
+        self.group = group
         self.model, self.loss, self.plan, self.source = model, loss, plan, source
         self.views, self.autocast = views, autocast
         self.clip_norm = plan.clip_norm
         self.physical_batch = physical_batch
         self._rule = plan.rule
-        self._tested = False
+        self._test_due = True
+        self._releases = 0
         self._noise_tested = False
 
     @property
@@ -69,11 +78,24 @@ class PrivateStep:
 
     def release(self, parts: Iterable[Pair]) -> Seen:
         """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
+        # Random layers draw from a generator of their own: how much they draw depends on the batch.
+        with torch.random.fork_rng(devices=[]), self.group.whole(self.model):
+            torch.manual_seed(self.source.bits(63))
+            total, norms, losses = self._summed(parts)
+        seen = _seen(norms, losses, self.clip_norm)
+        self._add_noise(total, norms)
+        self._releases += 1
+        if self._releases % max(1, self.plan.steps // _TESTS) == 0:
+            self._test_due = True
+        return seen
+
+    def _summed(self, parts: Iterable[Pair]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """Clipped sum, norms and losses of a batch."""
         total: dict[str, Tensor] = {}
         norms: list[Tensor] = []
         losses: list[Tensor] = []
         for inputs, targets in parts:
-            if not self._tested and tree.examples(inputs, targets) > self.views:
+            if self._test_due and tree.examples(inputs, targets) > self.views:
                 self._test(inputs, targets)
             waiting = [(inputs, targets)]
             while waiting:
@@ -85,10 +107,8 @@ class PrivateStep:
                     total = clipped.total
                 else:
                     torch._foreach_add_(list(total.values()), list(clipped.total.values()))
-        lengths = torch.cat(norms) if norms else torch.empty(0)
-        seen = _seen(lengths, torch.cat(losses) if losses else torch.empty(0), self.clip_norm)
-        self._add_noise(total, lengths)
-        return seen
+        lengths, values = (torch.cat(each) if each else torch.empty(0) for each in (norms, losses))
+        return total, lengths, values
 
     def _first(self, waiting: list[Pair]) -> tuple[Clipped, list[Pair]]:
         """The clipped sum of as many examples as fit into memory, and what is left."""
@@ -111,15 +131,31 @@ class PrivateStep:
         )  # fmt: skip
 
     def _test(self, inputs: Any, targets: Any) -> None:
-        self._tested = True
-        check_mixing(self.model, self.loss, inputs, targets, self.views, self.autocast)
+        """Compare a few of these examples together and alone, and one of them with plain backpropagation."""
+        facts = (self.views, self.autocast)
+        rows = finite_rows(self.model, self.loss, inputs, targets, *facts)
+        if len(rows) < 2:
+            return
+        self._test_due = False
+        entries = [self.views * row + view for row in rows for view in range(self.views)]
+
+        def pick(leaf: Any) -> Any:
+            return leaf[torch.tensor(entries, device=leaf.device)] if tree.batched(leaf) else leaf
+
+        some_inputs, some_targets = tree.mapped(pick, (inputs, targets))
+        check_apart(self.model, self.loss, some_inputs, some_targets, *facts)
         if self.autocast is None:
-            check_clipping(self.model, self.loss, inputs, targets, self.views, self._rule, self.clip_norm)
+            check_clipping(
+                self.model, self.loss, some_inputs, some_targets, self.views, self._rule, self.clip_norm
+            )
 
     def _add_noise(self, total: dict[str, Tensor], norms: Tensor) -> None:
         parameters = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
         if not total:
-            total = {name: torch.zeros_like(p, dtype=wide(p.dtype)) for name, p in parameters.items()}
+            total = {
+                name: torch.zeros(each.shape, dtype=wide(each.dtype), device=each.device)
+                for name, each in parameters.items()
+            }
         double = any(each.dtype == torch.float64 for each in total.values())
         sizes = [each.numel() for each in total.values()]
         noise = normal(self.source, sum(sizes), torch.float64 if double else torch.float32)
@@ -130,6 +166,7 @@ class PrivateStep:
         ]
         before = None if self._noise_tested else [each.clone() for each in sums]
         spread = self.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm * self.clip_norm
+        spread /= math.sqrt(self.group.size)
         torch._foreach_add_(sums, drawn, alpha=spread)
         if before is not None:
             self._noise_tested = True
@@ -137,20 +174,23 @@ class PrivateStep:
                 torch.cat([(new - old).flatten() for new, old in zip(sums, before, strict=True)]) / spread
             )
         torch._foreach_mul_(sums, 1 / self.plan.batch_size)
-        for name, each in total.items():
-            parameter = parameters[name]
+        owners = [parameters[name] for name in total]
+        sums, count = self.group.total(sums, owners, self._noisy_count(norms))
+        for parameter, each in zip(owners, sums, strict=True):
             parameter.grad = each if each.dtype == parameter.dtype else each.to(parameter.dtype)
         if isinstance(self.plan.clipping, Quantile):
-            self._move_clip_norm(self.plan.clipping, norms)
+            self.clip_norm = self.plan.clipping.moved(self.clip_norm, count, self.plan.batch_size)
 
-    def _move_clip_norm(self, quantile: Quantile, norms: Tensor) -> None:
+    def _noisy_count(self, norms: Tensor) -> float:
+        """What moves clip_norm: the sum of 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
+        if not isinstance(self.plan.clipping, Quantile):
+            return 0.0
         finite = norms[norms.isfinite()]
         count = float((finite <= self.clip_norm).sum()) - len(finite) / 2
         # Half for adding or removing an example; sensitivity ÷ clip_norm is 1 then, and 2 for replacing.
         scale = self.plan.sensitivity / self.plan.clip_norm
-        spread = quantile.count_noise * self.plan.batch_size * scale
-        noise = float(normal(self.source, 1, torch.float64))
-        self.clip_norm = quantile.moved(self.clip_norm, count + spread * noise, self.plan.batch_size)
+        spread = self.plan.clipping.count_noise * self.plan.batch_size * scale / math.sqrt(self.group.size)
+        return count + spread * float(normal(self.source, 1, torch.float64))
 
 
 def _seen(norms: Tensor, losses: Tensor, clip_norm: float) -> Seen:

@@ -7,10 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointError
 
 from tacit.training.layers import Matrix, Piece, Rows, Shift
 
 Pieces = list[tuple[Tensor, Piece]]
+
+
+class OtherRows(Exception):
+    """The model did otherwise than when it was watched: rows need not be examples."""
 
 
 class _Start(torch.autograd.Function):
@@ -35,18 +40,35 @@ class Tape:
 
     def __init__(self) -> None:
         self.anchor = torch.zeros((), requires_grad=True)
-        self._kept: list[tuple[Callable[[Tensor], Pieces], Tensor]] = []
+        self._made: Pieces = []
+        self._leaves: list[tuple[Tensor, Callable[[Tensor], Pieces]]] = []
 
     def watch(self, output: Tensor, make: Callable[[Tensor], Pieces]) -> Tensor:
         """Watch an output; ``make`` turns its gradient into the pieces of the parameters behind it."""
         if not output.requires_grad:
             output = _Start.apply(output, self.anchor)  # type: ignore[no-untyped-call]
 
+        # The graph outlives the hook: what the hook holds on to must not.
+        waiting = [make]
+        del make
+
         def keep(grad: Tensor) -> None:
-            self._kept.append((make, grad.detach()))
+            with torch.no_grad():
+                self.add(*waiting.pop()(grad.detach()))
 
         output.register_hook(keep)  # type: ignore[no-untyped-call]
         return output
+
+    def add(self, *pieces: tuple[Tensor, Piece]) -> None:
+        """Pieces made while the backward pass runs; what they are made from is let go of where it can be."""
+        for parameter, piece in pieces:
+            piece.settle()
+            self._made.append((parameter, piece))
+
+    def leaf(self, value: Tensor, make: Callable[[Tensor], Pieces]) -> Tensor:
+        """Watch a tensor with which a computation starts."""
+        self._leaves.append((value, make))
+        return value
 
     def linear(
         self,
@@ -70,7 +92,9 @@ class Tape:
 
         def make(grad: Tensor) -> Pieces:
             found: Pieces = []
+            dtype = torch.promote_types(weight.dtype, torch.float32)
             values, grad = (each[:, None] if each.dim() == 2 else each for each in (kept, grad))
+            values, grad = values.to(dtype), grad.to(dtype)
             for parameter, piece in ((weight, Matrix(values, grad, own.shape)), (bias, Shift(grad))):
                 if parameter is not None and id(parameter) in trainable:
                     whole = piece if rows is None else Rows(piece, start, count, parameter.shape)
@@ -85,15 +109,24 @@ class Tape:
         output = values + bias[start : start + count]
         if id(bias) not in trainable:
             return output
-        return self.watch(output, lambda grad: [(bias, Rows(Shift(grad), start, count, bias.shape))])
+        dtype = torch.promote_types(bias.dtype, torch.float32)
+        return self.watch(
+            output, lambda grad: [(bias, Rows(Shift(grad.to(dtype)), start, count, bias.shape))]
+        )
 
     def run(self, losses: Tensor) -> dict[int, list[Piece]]:
         """The backward pass; what each parameter received, by the parameter's identity."""
         if losses.requires_grad:
-            torch.autograd.grad(losses, [self.anchor], torch.ones_like(losses), allow_unused=True)
+            leaves = [self.anchor, *(leaf for leaf, _ in self._leaves)]
+            try:
+                _, *found = torch.autograd.grad(losses, leaves, torch.ones_like(losses), allow_unused=True)
+            except CheckpointError as error:
+                raise OtherRows from error
+            for (_, make), grad in zip(self._leaves, found, strict=True):
+                self._made.extend(() if grad is None else make(grad))
         received: dict[int, list[Piece]] = {}
-        for make, grad in self._kept:
-            for parameter, piece in make(grad):
-                received.setdefault(id(parameter), []).append(piece)
-        self._kept.clear()
+        for parameter, piece in self._made:
+            received.setdefault(id(parameter), []).append(piece)
+        self._made.clear()
+        self._leaves.clear()
         return received

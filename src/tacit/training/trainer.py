@@ -14,16 +14,17 @@ from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.randomness import Source
 from tacit.relations import Relation
-from tacit.training import tree
+from tacit.training import sharding, tree
 from tacit.training.charging import Account
 from tacit.training.checking import check_model
 from tacit.training.checkpoint import Checkpoint
-from tacit.training.data import Examples, Pair, examples_of
+from tacit.training.data import Pair, examples_of
+from tacit.training.distributed import facts_of, group_for
 from tacit.training.losses import per_example
 from tacit.training.memory import fitting_batch
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
-from tacit.training.saving import PATH, save
+from tacit.training.saving import PATH, write
 from tacit.training.step import PrivateStep, Seen
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Trainer:
     is post-processing of them: optimiser state, schedules, averages, checkpoints and saved files. What
     is not, and stays with the curator, is marked so: :class:`Seen` and the length of the data set.
     The ledger is charged before the first example is read. Abadi et al. 2016.
+
+    Under ``torchrun`` the same lines train one model in several processes, with the same guarantee and one
+    charge: :mod:`tacit.training.distributed`. A model under FSDP2 is taken as it is.
 
     ==================  ================================================================================
     ``physical_batch``  most examples in memory at once; found by itself if not given. It never changes
@@ -94,6 +98,7 @@ class Trainer:
         random_state: int | None = None,
     ) -> None:
         check_model(model)
+        self._group = group_for(model)
         if not isinstance(plan, Plan):
             raise InvalidValue("plan", type(plan), "a tacit.training.Plan")
         _check_optimizer(model, optimizer)
@@ -105,21 +110,20 @@ class Trainer:
         self.schedule, self.callbacks = schedule, tuple(callbacks)
         self._views = _validate.count("views", views, 1)
         self._augment, self._progress = augment, progress
-        self._source = Source(random_state)
+        self._source = Source(self._group.seed(random_state))
         self._core = PrivateStep(
             model, per_example(loss), plan, self._source,
-            physical_batch=physical_batch, views=self._views, autocast=autocast,
+            physical_batch=physical_batch, views=self._views, autocast=autocast, group=self._group,
         )  # fmt: skip
         self._average = _averaged(model, average)
         self._tail = average == "tail"
-        self._account = Account(plan, ledger, label, self._noise)
+        self._account = Account(plan, ledger, label, self._noise, self._group)
         self._checkpoint = None
         if checkpoint is not None:
-            every = checkpoint_every or plan.steps_per_epoch
+            every = plan.steps_per_epoch if checkpoint_every is None else checkpoint_every
             self._checkpoint = Checkpoint(checkpoint, _validate.count("checkpoint_every", every, 1))
         self._waiting: int | None = None
-        self._stopping = False
-        self._finished = False
+        self._begun = self._stopping = self._finished = False
         self.step_number = 0
         self.seen: Seen | None = None
 
@@ -127,7 +131,7 @@ class Trainer:
     def _noise(self) -> str:
         if self._source.seeded:
             return "seeded"
-        double = any(each.dtype == torch.float64 for each in self.model.parameters() if each.requires_grad)
+        double = all(each.dtype == torch.float64 for each in self.model.parameters() if each.requires_grad)
         return "float64" if double else "float32"
 
     @property
@@ -142,7 +146,7 @@ class Trainer:
         It is that of all steps charged, taken or not. A run charged by the epoch and stopped
         early is charged for the epochs begun.
         """
-        return self._account.guarantee()
+        return self._account.guarantee(stopped=self._finished and self.step_number < self.plan.steps)
 
     def epsilon(self) -> float:
         """ε of the steps taken so far."""
@@ -161,9 +165,11 @@ class Trainer:
         With ``resume`` a run goes on from its checkpoint, if there is one. Ctrl-C ends the run after the
         current step, with a checkpoint; a second one at once.
         """
-        with Interrupts(self.stop), Bar(self, self._progress) as bar:
-            for parts in self._steps(examples_of(dataset), resume=resume):
-                self._take(parts)
+        shown = self._progress if self._group.rank == 0 else False
+        with Interrupts(self.stop), Bar(self, shown) as bar:
+            for parts in self._steps(dataset, resume=resume):
+                with self._group.failing():
+                    self._take(parts)
                 bar.show()
         return self
 
@@ -171,21 +177,22 @@ class Trainer:
         """Batches as the plan draws them, for a loop of your own: one :meth:`step` for each.
 
         ``for inputs, targets in trainer.batches(dataset): trainer.step(inputs, targets)``. A batch may
-        be empty; take the step all the same.
+        be empty; take the step all the same. End the loop early by :meth:`stop`: after ``break`` the model
+        is not averaged, and a checkpoint counts its whole block as taken.
         """
-        for parts in self._steps(examples_of(dataset), resume=resume):
-            inputs, targets = _joined(list(parts))
-            self._waiting = tree.examples(inputs, targets)
-            yield inputs, targets
-            if self._waiting is not None:
-                raise InvalidValue(
-                    "trainer.step", "not called", "called once for each batch, whatever is in it",
-                    "A step left out for what a batch holds is not covered by the guarantee.",
-                )  # fmt: skip
+        for parts in self._steps(dataset, resume=resume):
+            with self._group.failing():
+                inputs, targets = _joined(list(parts))
+                self._waiting = tree.examples(inputs, targets)
+                yield inputs, targets
 
     def step(self, inputs: Any, targets: Any) -> None:
         """Take the step for the batch last drawn by :meth:`batches`; inputs may be transformed row by row."""
-        if self._waiting is None:
+        with self._group.failing():
+            self._step(inputs, targets)
+
+    def _step(self, inputs: Any, targets: Any) -> None:
+        if self._waiting is None or self._finished:
             raise InvalidValue(
                 "trainer.step", "called without a batch", "called once for each batch of trainer.batches",
                 "The sampler makes the guarantee: draw batches with trainer.batches(dataset).",
@@ -198,54 +205,84 @@ class Trainer:
         self._take([(inputs, targets)])
 
     def save(self, path: PATH, *, overwrite: bool = False) -> None:
-        """Write the model's weights and the guarantee into one safetensors file."""
-        save(self.model, path, self.guarantee, overwrite=overwrite)
+        """Write the model's weights and the guarantee into one safetensors file.
 
-    def _steps(self, examples: Examples, *, resume: bool) -> Iterator[Iterable[Pair]]:
+        Of several processes the first writes it. A sharded model has to be saved by all of them.
+        """
+        whole = self._group.gathered(self.model.state_dict())
+        if self._group.rank == 0:
+            write(path, whole, {"guarantee": self.guarantee.to_json()}, overwrite=overwrite)
+
+    def _steps(self, dataset: Any, *, resume: bool) -> Iterator[Iterable[Pair]]:
         """The parts of each batch, to be taken as a step before the next is asked for."""
-        if self._finished or self.step_number:
+        with self._group.failing():
+            yield from self._agreed_steps(dataset, resume=resume)
+
+    def _agreed_steps(self, dataset: Any, *, resume: bool) -> Iterator[Iterable[Pair]]:
+        if group_for(self.model).size != self._group.size:
+            raise InvalidValue(
+                "torch.distributed", "initialised later", "initialised before the trainer is made"
+            )
+        examples = examples_of(dataset)
+        if self._begun:
             raise InvalidValue(
                 "trainer", "a run already begun", "fitted once",
                 "Make a new trainer, with a plan of its own, to train further.",
             )  # fmt: skip
+        self._begun = True
         plan = self.plan
+        self._group.agree(facts_of(self, len(examples), resume))
         if plan.relation is Relation.REPLACE_ONE and len(examples) != plan.population:
             raise InvalidValue(
                 "dataset", len(examples), f"as long as the plan's population, {plan.population}",
                 "Under replace_one the number of examples is public; give it in the plan.",
             )  # fmt: skip
+        examples = self._group.share(examples, plan.sampler)
+        self._group.align(self.model)
         start = self._begin(resume=resume)
         stages = list(self._stages(start))
         if stages:
             self._account.pay(stages[0][1])
         draw = plan.sampler.draws(self._source, len(examples))
         if self._core.physical_batch is None:
-            self._core.physical_batch = max(1, fitting_batch(self._core, examples) // self._views)
-        numbers = (number for first, last in stages for number in range(first, last))
-        parts = examples.batches(map(draw, numbers), self._core.physical_batch)
+            with self._group.whole(self.model):
+                self._core.physical_batch = max(1, fitting_batch(self._core, examples) // self._views)
         try:
             for first, last in stages:
-                if not self._stops():
-                    self._account.pay(last)
+                if self._stops():
+                    break
+                self._account.pay(last)
+                parts = examples.batches(map(draw, range(first, last)), self._core.physical_batch)
                 for number in range(first, last):
-                    if self._stops():
+                    if number > first and self._stops():
                         break
                     if self._checkpoint and self._checkpoint.due(number):
-                        self._checkpoint.write(self, number, self._checkpoint.reserve(number, last))
+                        self._checkpoint.begin(self, number, last)
                     yield next(parts)
+                    self._check_taken(number)
         except GeneratorExit:
-            self._finish()
+            # What was taken lies within the block that the last checkpoint reserved.
+            self._finished = True
+            self._group.leave()
             raise
         self._finish()
 
+    def _check_taken(self, number: int) -> None:
+        if self._waiting is not None or self.step_number != number + 1:
+            self._finished = True
+            raise InvalidValue(
+                "trainer.step", "not taken", "called once for each batch, whatever is in it",
+                "A step left out, or broken off, for what a batch holds is not covered by the guarantee.",
+            )  # fmt: skip
+
     def _stops(self) -> bool:
-        return self._stopping
+        return self._group.any(self._stopping)
 
     def _begin(self, *, resume: bool) -> int:
         """Open the account or the checkpoint; the number of the first step."""
         if self._checkpoint is None and resume:
             raise InvalidValue("resume", resume, "used with a checkpoint", "Give Trainer a checkpoint=.")
-        if self._checkpoint is None or not self._checkpoint.path.exists():
+        if self._checkpoint is None or not self._group.together(self._checkpoint.path.exists):
             self._account.open()
             if self._checkpoint is not None:
                 self._checkpoint.write(self, 0, 0)
@@ -267,12 +304,13 @@ class Trainer:
             first = last
 
     def _take(self, parts: Iterable[Pair]) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
         self.seen = self._core.release(map(self._viewed, parts))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self.step_number += 1
         if self.schedule is not None:
             self.schedule.step()
-        self.step_number += 1
         if self._average is not None and (not self._tail or 2 * self.step_number > self.plan.steps):
             self._average.update_parameters(self.model)
         if self.callbacks:
@@ -297,8 +335,6 @@ class Trainer:
         self._finished = True
         if self._checkpoint is not None:
             self._checkpoint.write(self, self.step_number, self.step_number)
-            if self.step_number == self.plan.steps:
-                self._account.mark("finished")
         if self._average is not None and int(self._average.n_averaged):
             with torch.no_grad():
                 for mine, averaged in zip(
@@ -310,6 +346,8 @@ class Trainer:
 def _averaged(model: nn.Module, average: float | str | None) -> AveragedModel | None:
     if average is None:
         return None
+    if sharding.is_sharded(model):
+        raise InvalidValue("average", average, "None for a sharded model, which cannot be copied")
     if average == "tail":
         return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn())  # type: ignore[no-untyped-call]
     if isinstance(average, str):
@@ -328,9 +366,9 @@ def _check_optimizer(model: nn.Module, optimizer: Any) -> None:
         )  # fmt: skip
     trained = {id(each) for each in model.parameters() if each.requires_grad}
     given = {id(each) for group in optimizer.param_groups for each in group["params"]}
-    if not given & trained:
+    if not given & trained or given - {id(each) for each in model.parameters()}:
         raise InvalidValue(
-            "optimizer", type(optimizer), "over the parameters of this model",
+            "optimizer", type(optimizer), "over the parameters of this model and no others",
             "Make it after the last change to the model, from model.parameters().",
         )  # fmt: skip
 

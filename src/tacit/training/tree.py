@@ -50,6 +50,17 @@ def zipped(function: Callable[[list[Any]], Any], trees: list[Any]) -> Any:
     return function(trees)
 
 
+def shape(tree: Any) -> Any:
+    """Everything about a tree but the number and the values of its examples, to tell two apart."""
+    if isinstance(tree, Mapping):
+        return "map", tuple((key, shape(value)) for key, value in tree.items())
+    if isinstance(tree, tuple | list):
+        return type(tree).__name__, tuple(shape(value) for value in tree)
+    if isinstance(tree, Tensor):
+        return tree.shape[1:], tree.dtype, tree.device
+    return tree if isinstance(tree, bool | int | float | str | None) else id(tree)
+
+
 def batched(leaf: Any) -> bool:
     """Whether a leaf holds one entry for each example."""
     return isinstance(leaf, Tensor) and leaf.dim() > 0

@@ -10,12 +10,12 @@ def grouped(piece: Piece, views: int) -> Piece:
 
     Views are further positions where a piece has positions; otherwise gradients are added outright.
     """
-    if isinstance(piece, Matrix):
+    if isinstance(piece, Matrix) and piece.held is None:
         inputs, grads = (
             each.reshape(len(each) // views, -1, each.shape[-1]) for each in (piece.inputs, piece.grads)
         )
         return Matrix(inputs, grads, piece.shape)
-    if isinstance(piece, Shift):
+    if isinstance(piece, Shift) and piece.held is None:
         return Shift(piece.grads.reshape(len(piece.grads) // views, -1, piece.grads.shape[-1]))
     if isinstance(piece, Lookup):
         examples = len(piece.indices) // views

@@ -1,0 +1,131 @@
+"""Settings of a run of a named architecture, each its recipe's unless chosen, and the trainer they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tacit import _validate
+from tacit.errors import InvalidValue
+from tacit.training.architectures import recipe_of
+from tacit.training.clipping import CLIPPINGS, Quantile
+from tacit.training.networks import Network, loss
+from tacit.training.plan import Plan
+from tacit.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from tacit.ledger import Ledger
+    from tacit.relations import Relation
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+_ADAPTIVE_LR = 0.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a network is trained; public, and nothing here is read from data."""
+
+    batch_size: int
+    epochs: float
+    lr: float
+    momentum: float
+    optimizer: str
+    clip_norm: float
+    clipping: str
+    average: float | str | None
+    sampling: str
+
+    @classmethod
+    def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
+        """The recipe of the architecture, with whatever was chosen (is not None) in its place."""
+        recipe = recipe_of(architecture)
+        made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
+        made |= {"clipping": "flat", "sampling": "poisson"}
+        made["batch_size"] = min(recipe.batch_size, population)
+        made |= {name: value for name, value in chosen.items() if value is not None}
+        _validate.choice("optimizer", made["optimizer"], OPTIMIZERS)
+        _validate.choice("clipping", made["clipping"], (*CLIPPINGS, "quantile"))
+        if made["optimizer"] != "sgd":
+            if chosen.get("momentum") is not None:
+                raise InvalidValue("momentum", chosen["momentum"], f"left out for {made['optimizer']}")
+            made["lr"] = made["lr"] if chosen.get("lr") is not None else _ADAPTIVE_LR
+        _validate.positive("lr", made["lr"])
+        if not 0 <= _validate.finite("momentum", made["momentum"]) < 1:
+            raise InvalidValue("momentum", made["momentum"], "in [0, 1)")
+        made["average"] = _average(made["average"])
+        return cls(**made)
+
+    def plan(self, *, population: int, epsilon: float, delta: float, relation: Relation) -> Plan:
+        """The plan of the run, with the noise that ε takes; a quantile adds 6 % to it at most."""
+        plain = self.clipping != "quantile"
+        made = Plan(
+            population=population, batch_size=self.batch_size, epochs=self.epochs,
+            clip_norm=self.clip_norm, epsilon=epsilon, delta=delta, sampling=self.sampling,
+            clipping=self.clipping if plain else "flat", relation=relation,
+        )  # fmt: skip
+        if plain:
+            return made
+        count_noise = max(Quantile().count_noise, 1.5 * made.noise_multiplier / self.batch_size)
+        return replace(
+            made, clipping=Quantile(count_noise=count_noise), steps=0, noise_multiplier=0.0, epsilon=epsilon
+        )
+
+    def described(self, plan: Plan) -> tuple[tuple[str, str], ...]:
+        """What the run does, in words."""
+        batch = {
+            "poisson": f"each example with probability {plan.sampling_rate:.4g}, {plan.batch_size} expected",
+            "shuffle": f"the examples in turn, about {plan.batch_size}",
+            "fixed": f"{plan.batch_size} drawn at random",
+        }[plan.sampling]
+        clip = {
+            "flat": "gradients longer than {0:g} shortened to it",
+            "per-layer": "gradients shortened to {0:g} in all, each parameter's to an equal part",
+            "automatic": "every gradient made about {0:g} long",
+            "quantile": "gradients shortened to their median, for a part of the noise; {0:g} at first",
+        }[self.clipping]
+        momentum = f", momentum {self.momentum:g}" if self.optimizer == "sgd" else ""
+        average: dict[Any, str] = {None: "none", "tail": "of the second half of the steps"}
+        return (
+            ("population", f"{plan.population}, as declared"),
+            ("steps", f"{plan.steps} ({self.epochs:g} epochs)"),
+            ("a step sees", batch),
+            ("clipping", clip.format(plan.clip_norm)),
+            ("noise multiplier", f"{plan.noise_multiplier:.4g}"),
+            ("noise on the sum", f"standard deviation {plan.noise_multiplier * plan.sensitivity:.4g}"),
+            ("optimiser", f"{self.optimizer}, lr {self.lr:g}{momentum}"),
+            ("average", average.get(self.average, f"with decay {self.average}")),
+        )
+
+    def trainer(self, network: Network, plan: Plan, ledger: Ledger | None, **options: Any) -> Trainer:
+        """The trainer of the trainable part of a network; ``options`` are Trainer's."""
+        _, model = network.split()
+        makers: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        optimizer = (
+            torch.optim.SGD(model.parameters(), lr=self.lr, momentum=self.momentum)
+            if self.optimizer == "sgd"
+            else makers[self.optimizer](model.parameters(), lr=self.lr)
+        )
+        return Trainer(model, loss, optimizer, plan, ledger, average=self.average, **options)
+
+
+def seeded_start(network: Network, seed: int) -> None:
+    """Draw the first weights anew from a seed, for tests."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in network.model.modules():
+            reset: Any = getattr(layer, "reset_parameters", None)
+            if reset is not None:
+                reset()
+
+
+def _average(given: float | str | None) -> float | str | None:
+    if given in (None, "tail"):
+        return given
+    if given == "none":
+        return None
+    try:
+        return _validate.open_probability("average", float(given or 0))
+    except ValueError:
+        raise InvalidValue("average", given, "a decay in (0, 1), 'tail' or 'none'") from None
