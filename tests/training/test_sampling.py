@@ -68,9 +68,8 @@ def test_fixed_batches_are_uniform() -> None:
 @pytest.mark.parametrize("count", [1, 2, 7, 300_001])
 def test_noise_is_standard_normal(dtype: torch.dtype, count: int) -> None:
     source = Source(9)
-    drawn = (
-        torch.cat([normal(source, count, dtype) for _ in range(max(1, min(4000, 300_000 // count)))]).double().numpy()
-    )
+    times = max(1, min(4000, 300_000 // count))
+    drawn = torch.cat([normal(source, count, dtype) for _ in range(times)]).double().numpy()
     assert stats.kstest(drawn, "norm").pvalue > LEAST
     assert stats.kstest(1.5 * drawn, "norm").pvalue < LEAST
     half = len(drawn) // 2

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tacit import errors
-from tacit.cli import fit, inspect, ledger, model_report, plan, predict, query, schema
+from tacit.cli import fit, inspect, ledger, model_report, plan, predict, query, schema, train
 
 __all__ = ["app", "main"]
 
@@ -29,6 +29,7 @@ app.add_typer(schema.app, name="schema")
 app.command()(plan.plan)
 app.command()(query.query)
 app.command()(fit.fit)
+app.command()(train.train)
 app.command()(predict.predict)
 app.command()(inspect.inspect)
 app.command()(model_report.report)

@@ -6,8 +6,9 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -15,24 +16,36 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit import events
-from tacit.errors import BudgetExceeded, LedgerMissing
+from tacit.errors import BudgetExceeded, LedgerMissing, TacitError
 from tacit.guarantee import Guarantee, ceiling
 from tacit.ledger import Ledger
 
 if TYPE_CHECKING:
     from tacit.schema import Schema
 
-__all__ = ["balance", "deliver", "described", "opened", "pair", "show_refusal", "status", "up"]
+__all__ = [
+    "balance",
+    "deliver",
+    "described",
+    "is_network",
+    "model_at",
+    "need_torch",
+    "opened",
+    "pair",
+    "show_refusal",
+    "status",
+    "up",
+]
 
 
-def opened(location: str, dataset: str, schema: Schema, delta: float) -> Ledger:
+def opened(location: str, dataset: str, schema: Schema | None, delta: float) -> Ledger:
     """The ledger there, or how to make it."""
     try:
         return Ledger.open(location, dataset=dataset)
     except LedgerMissing as error:
         options = ["--epsilon", "1", *(["--delta", "1e-6"] if delta else [])]
         options += [] if dataset == "default" else ["--dataset", dataset]
-        if schema.unit.column is not None:
+        if schema is not None and schema.unit.column is not None:
             options += ["--unit", schema.unit.column, "--rows", str(schema.unit.rows)]
         place: str = error.location  # type: ignore[attr-defined]
         command = shlex.join(["tacit", "ledger", "init", place, *options])
@@ -95,16 +108,51 @@ def described(event: events.Event) -> str:
             return " + ".join(f"{times} × {part}" if times > 1 else part for part, times in counted.items())
         case events.Repeat(event=part, times=times):
             return f"{times} × {described(part)}"
-    values = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in vars(event).values())
-    return f"{type(event).__name__}({', '.join(values)})"
+    values = ", ".join(map(_described_value, vars(event).values()))
+    return f"{type(event).__name__}({values})"
 
 
-def balance(
-    ledger: Ledger, spent: float, remaining: float, after: float | None, left: float | None
-) -> Table:
+def _described_value(value: Any) -> str:
+    if isinstance(value, events.Event):
+        return described(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def balance(ledger: Ledger, spent: float, remaining: float, after: float | None, left: float | None) -> Table:
     """What is spent and what remains, now and after the charge."""
     table = Table("ε", "now", "afterwards", title=escape(f"{ledger.location}: {ledger.dataset}"))
     table.title_justify = "left"
     for name, now, then in (("spent", spent, after), ("remaining", remaining, left)):
         table.add_row(name, f"{now:.6g}", "refused" if then is None else f"{then:.6g}")
     return table
+
+
+def need_torch() -> None:
+    """Say how to install what networks need, if it is not there."""
+    for name, package in (("torch", "PyTorch"), ("safetensors", "safetensors")):
+        if find_spec(name) is None:
+            raise TacitError(
+                f"Networks need {package}, which is not installed.", "Install it: pip install 'tacit[torch]'"
+            )
+
+
+def model_at(path: Path) -> Any:
+    """The model in a file, of ``tacit fit`` or ``tacit train``."""
+    if is_network(path):
+        need_torch()
+        from tacit.cli.runs import network_at
+
+        return network_at(path)
+    from tacit.estimators.saving import load
+
+    return load(path)
+
+
+def is_network(path: Path) -> bool:
+    """Whether a file of a model holds a network, in safetensors, by its first bytes."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(9)
+    except OSError:
+        return path.suffix == ".safetensors"
+    return len(first) == 9 and first[8:] == b"{" and not first.startswith(b"PK")

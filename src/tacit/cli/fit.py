@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from tacit import _validate, events
-from tacit.cli.common import balance, described, opened, pair, show_refusal, up
+from tacit import _validate
+from tacit.cli.common import described, opened, show_refusal
 from tacit.cli.inspect import tested
-from tacit.cli.jobs import Job, Say, Trial
+from tacit.cli.jobs import Job, Trial
+from tacit.cli.spending import (
+    after,
+    check_delta,
+    check_test,
+    kept,
+    progress,
+    refuse,
+    say,
+    settled,
+    show_balance,
+    writable,
+)
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.ledger import Ledger
 
@@ -124,7 +134,7 @@ def fit(
     name = _validate.choice("model", model, tuple(MODELS))
     _validate.epsilon(epsilon)
     _validate.delta(delta)
-    _check_test(test, test_epsilon, test_public, test_dataset, groups_by)
+    check_test(test, test_epsilon, test_public, test_dataset, groups_by)
     from tacit.estimators.preprocessor import Preprocessor
     from tacit.schema import Schema
 
@@ -151,41 +161,19 @@ def fit(
                 other = stack.enter_context(opened(ledger, test_dataset, known, 0.0))
                 _check_ledger(other, known, 0.0, target)
             trial = Trial(job, other, test, test_epsilon, groups, f"test of the {job.label}")
-        _writable(out, overwrite)
+        writable(out, overwrite)
         job.find(source, separator, stack)
         if trial is not None:
             trial.find(separator, stack)
         console = Console(quiet=quiet)
         _show_plan(console, job, dry_run)
-        after = _after(job, trial)
+        then = after(job, trial)
         if dry_run:
-            _show_balance(console, job, trial, after)
-        if after is None:
-            _refuse(job, trial)
+            show_balance(console, job, trial, then, "rows")
+        if then is None:
+            refuse(job, trial, "rows")
         if not dry_run:
             _run(job, trial, out, overwrite, console)
-
-
-def _check_test(
-    test: str | None, epsilon: float | None, public: bool, dataset: str | None, groups: str | None
-) -> None:
-    if epsilon is not None:
-        _validate.epsilon(epsilon)
-    if test is None:
-        given = {"test-epsilon": epsilon, "test-public": public, "test-dataset": dataset, "groups-by": groups}
-        for name, value in given.items():
-            if value:
-                raise TacitError(f"--{name} is for rows to test on.", "Name them with --test.")
-    elif (epsilon is None) == (not public):
-        raise TacitError(
-            "--test needs either --test-epsilon or --test-public.",
-            "Give --test-epsilon 0.2, say, for private rows; --test-public for rows that anyone may see.",
-        )
-
-    elif public and dataset:
-        raise TacitError(
-            "--test-dataset is where private rows are charged.", "Leave it or --test-public out."
-        )
 
 
 def _transforms(given: Iterable[str]) -> dict[str, str] | None:
@@ -213,15 +201,7 @@ def _check_ledger(book: Ledger, schema: Schema, delta: float, target: str) -> No
             f"The ledger protects one {book.unit}, not one {schema.unit}.",
             "Declare the same unit in the schema ([unit] column, rows) and when the ledger is made.",
         )
-    if delta > book.budget.delta:
-        raise BudgetExceeded(
-            f"--delta {delta:g} is more than the ledger allows in all, δ = {book.budget.delta:g}.",
-            "Leave --delta out for pure differential privacy, or ask for less.",
-            label=target,
-            budget=book.budget,
-            spent=None,
-            would_be=None,
-        )
+    check_delta(book, delta, target, "Leave --delta out for pure differential privacy, or ask for less.")
 
 
 def _estimator(name: str, maker: Preprocessor, book: Ledger, chosen: dict[str, Any], seed: int | None) -> Any:
@@ -257,85 +237,13 @@ def _planned(estimator: Any, maker: Preprocessor) -> Planned:
     return planned
 
 
-def _writable(out: Path, overwrite: bool) -> None:
-    """Find out that the model can be written before anything is spent, and leave no trace."""
-    new = not out.exists()
-    if not new and not overwrite:
-        raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add --overwrite.")
-    try:
-        with out.open("ab"):
-            pass
-    except OSError as error:
-        raise TacitError(
-            f"{out} cannot be written: {error.strerror}. Nothing was charged.", "Name another file."
-        ) from None
-    if new:
-        out.unlink()
-
-
-def _say(console: Console, *lines: str) -> None:
-    for line in lines:
-        console.print(line, markup=False, highlight=False)
-
-
 def _show_plan(console: Console, job: Job, dry_run: bool) -> None:
     features, maker = job.maker.features, job.maker
     used = len(job.columns) - 1
-    _say(console, f"A {job.label}, from {len(features.names)} features of {used} columns, will spend", "")
-    _say(console, *(f"  {line}" for line in str(job.planned).splitlines()), "")
+    say(console, f"A {job.label}, from {len(features.names)} features of {used} columns, will spend", "")
+    say(console, *(f"  {line}" for line in str(job.planned).splitlines()), "")
     if dry_run:
-        _say(console, f"Noise: {job.kind}, {described(job.planned.event)}.", "", maker.describe(), "")
-
-
-def _after(job: Job, trial: Trial | None) -> float | None:
-    """ε spent in all after the fit and the test, or None if one of them would be refused."""
-    book, planned = job.book, job.planned
-    after = book.preview(planned.event, delta=planned.delta or None)
-    if after is None or trial is None or trial.epsilon is None:
-        return after
-    if trial.book is not book:
-        return None if trial.book.preview(trial.event) is None else after
-    if any(entry.mode == "renyi" for entry in book.entries()):
-        both = events.Compose((planned.event, trial.event))
-        return book.preview(both, delta=planned.delta or None)
-    both_added = after + trial.epsilon
-    return both_added if both_added <= book.budget.epsilon * (1 + 1e-12) else None
-
-
-def _show_balance(console: Console, job: Job, trial: Trial | None, after: float | None) -> None:
-    balances = [(job.book, after)]
-    if trial is not None and trial.book is not job.book:
-        own = job.book.preview(job.planned.event, delta=job.planned.delta or None)
-        balances = [(job.book, own), (trial.book, trial.book.preview(trial.event))]
-    for book, then in balances:
-        left = None if then is None else max(0.0, book.budget.epsilon - then)
-        console.print(balance(book, book.spent().epsilon, book.remaining(), then, left))
-    if after is not None:
-        _say(console, "This would fit. Nothing was charged, and no rows were read.")
-
-
-def _refuse(job: Job, trial: Trial | None) -> None:
-    """Refuse before anything is charged; the ledger says what was spent on what."""
-    book, planned = job.book, job.planned
-    failure = f", δ = {planned.delta:g}" if planned.delta else ""
-    wanted = f"ε = {planned.epsilon:g}{failure} for the {job.label}"
-    if trial is not None and trial.epsilon is not None:
-        tested = f"ε = {trial.epsilon:g} for the test"
-        if trial.book is book:
-            wanted += f" and {tested}"
-        elif book.preview(planned.event, delta=planned.delta or None) is not None:
-            book, wanted = trial.book, tested
-    error = BudgetExceeded(
-        f"{wanted} would not fit into the budget of {book.dataset!r}, {book.budget}. "
-        f"Spent so far: ε = {book.spent().epsilon:.6g}; remaining: ε = {book.remaining():.6g}.",
-        "Nothing was charged, and no rows were read. Ask for less, with a smaller --epsilon.",
-        label=job.label,
-        budget=book.budget,
-        spent=book.spent().epsilon,
-        would_be=None,
-    )
-    show_refusal(error, book)
-    raise typer.Exit(2)
+        say(console, f"Noise: {job.kind}, {described(job.planned.event)}.", "", maker.describe(), "")
 
 
 def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Console) -> None:
@@ -344,12 +252,12 @@ def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Con
 
     book, place = job.book, out
     try:
-        with _progress(console) as say:
-            model = job.run(say)
-            place = _kept(lambda path, over: save(model, path, overwrite=over), out, overwrite)
-            tests = () if trial is None else (trial.run(model, say),)
+        with progress(console) as tell:
+            model = job.run(tell)
+            place = kept(lambda path, over: save(model, path, overwrite=over), out, overwrite)
+            tests = () if trial is None else (trial.run(model, tell),)
             if tests:
-                place = _kept(
+                place = kept(
                     lambda path, _: save(model, path, overwrite=True, evaluations=tests), place, True
                 )
     except BudgetExceeded as error:
@@ -358,40 +266,7 @@ def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Con
     guarantee = job.estimator.guarantee_
     for one in tests:
         console.print(tested(one))
-    charged = {book: [pair(guarantee)]}
-    if trial is not None and trial.epsilon is not None:
-        charged.setdefault(trial.book, []).append(f"ε = {up(trial.epsilon)} for the test")
-    _say(console, str(guarantee))
-    for each, costs in charged.items():
-        _say(
-            console,
-            f"Charged now: {', and '.join(costs)}. Spent in all: ε = {up(each.spent().epsilon)} of "
-            f"{each.budget.epsilon:.6g} at δ = {each.budget.delta:.6g}; remaining: ε = "
-            f"{each.remaining():.6g} ({each.location}, {each.dataset}).",
-        )
-    _say(console, f"Model written to {place}")
+    settled(console, guarantee, job, trial)
+    say(console, f"Model written to {place}")
     if place != out:
         raise typer.Exit(2)
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Say]:
-    """What is being done, on the terminal's standard error, gone when it is done."""
-    errors = Console(stderr=True, quiet=console.quiet)
-    if not errors.is_terminal or errors.quiet:
-        yield lambda text: None
-        return
-    with errors.status("") as status:
-        yield lambda text: status.update(f"{escape(text)} …")
-
-
-def _kept(write: Callable[[Path, bool], None], out: Path, overwrite: bool) -> Path:
-    """Write what was paid for; if that fails at last, somewhere else."""
-    try:
-        write(out, overwrite)
-    except TacitError as error:
-        place = Path(tempfile.mkdtemp(prefix="tacit-")) / out.name
-        write(place, True)
-        typer.echo(f"tacit: {error.problem} The model was written to {place} instead.", err=True)
-        return place
-    return out

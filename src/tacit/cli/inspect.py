@@ -11,26 +11,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.cli.common import described, pair, up
+from tacit.cli.common import described, model_at, pair, up
 
 __all__ = ["inspect", "tested"]
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A model that tacit fit wrote.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model that tacit fit or train wrote.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     top: Annotated[
         int | None, typer.Option(help="Only so many coefficients, the largest.", min=0, show_default="all")
     ] = None,
 ) -> None:
-    """Show the guarantee of a saved model, what it was made from, and its coefficients.
+    """Show the guarantee of a saved model, what it was made from, and its coefficients or layers.
 
     A file that was altered, or that has no guarantee, is refused.
     """
-    from tacit.estimators.saving import load
     from tacit.report.facts import Facts
 
-    facts = Facts.of(load(model), model.name)
+    facts = Facts.of(model_at(model), model.name)
     if as_json:
         typer.echo(json.dumps(_plain(facts), allow_nan=False, ensure_ascii=False, indent=2))
         return
@@ -42,7 +41,10 @@ def inspect(
         )
     for evaluation in facts.evaluations:
         console.print(tested(evaluation))
-    console.print(_coefficients(facts, top))
+    if facts.network is None:
+        console.print(_coefficients(facts, top))
+    else:
+        _show_network(console, facts.network)
 
 
 def _show_guarantee(console: Console, facts: Any) -> None:
@@ -79,6 +81,17 @@ def tested(evaluation: Any) -> Table:
     return table
 
 
+def _show_network(console: Console, network: Any) -> None:
+    table = Table(title="What it is, and the run that made it", show_header=False, title_justify="left")
+    for name, value in (*network.made_of, *network.run):
+        table.add_row(name, escape(value))
+    console.print(table)
+    layers = Table("parameter", "shape", title_justify="left")
+    for name, shape in network.tensors.items():
+        layers.add_row(escape(name), " × ".join(map(str, shape)))
+    console.print(layers)
+
+
 def _coefficients(facts: Any, top: int | None) -> Table:
     rows = facts.coefficients()
     intervals = any(row.low is not None for row in rows)
@@ -100,8 +113,13 @@ def _coefficients(facts: Any, top: int | None) -> Table:
 
 
 def _plain(facts: Any) -> dict[str, Any]:
-    maker = facts.preprocessor
+    maker, network = facts.preprocessor, facts.network
+    about = {}
+    if network is not None:
+        shapes = {name: list(shape) for name, shape in network.tensors.items()}
+        about = {"network": dict((*network.made_of, *network.run)), "parameters": shapes}
     return {
+        **about,
         "model": facts.title,
         "guarantee": json.loads(facts.guarantee.to_json()),
         "statement": facts.guarantee.statement(),
@@ -118,7 +136,7 @@ def _plain(facts: Any) -> dict[str, Any]:
                 "low": row.low,
                 "high": row.high,
             }
-            for row in facts.coefficients()
+            for row in ([] if network is not None else facts.coefficients())
         ],
         "evaluations": [evaluation.to_dict() for evaluation in facts.evaluations],
     }

@@ -88,7 +88,7 @@ class Job:
 class Trial:
     """A measurement on other rows: private and charged, or public."""
 
-    job: Job
+    job: Any
     book: Ledger
     source: str
     epsilon: float | None
@@ -99,7 +99,8 @@ class Trial:
     @property
     def schema(self) -> Schema:
         """What is public about the rows; nobody is told apart in public ones."""
-        return self.job.schema if self.epsilon is not None else replace(self.job.schema, unit=Unit())
+        known: Schema = self.job.schema
+        return known if self.epsilon is not None else replace(known, unit=Unit())
 
     @property
     def columns(self) -> list[str]:
@@ -110,6 +111,11 @@ class Trial:
     def event(self) -> events.Event:
         """What a private measurement is charged as."""
         return events.Pure(float(self.epsilon or 0.0))
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise is repeatable, for tests."""
+        return bool(self.job.estimator.random_state is not None)
 
     def find(self, delimiter: str, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
@@ -123,8 +129,7 @@ class Trial:
         say(f"Testing it on {self.source}")
         if self.epsilon is None:
             return self._measured(model)
-        seeded = self.job.estimator.random_state is not None
-        with self.book.charge(self.event, self.label, noise="seeded" if seeded else "exact"):
+        with self.book.charge(self.event, self.label, noise="seeded" if self.seeded else "exact"):
             found = self._measured(model)
         made = found.guarantee
         if made is None or made.event != self.event:

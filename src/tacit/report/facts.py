@@ -84,7 +84,10 @@ class Facts:
 
     @classmethod
     def of(cls, model: Any, name: str = "model") -> Facts:
-        """The facts about a fitted estimator, or a pipeline of a preprocessor and one."""
+        """The facts about a fitted estimator, a pipeline of a preprocessor and one, or a trained network."""
+        if hasattr(model, "made_of") and isinstance(model.guarantee_, Guarantee):
+            tests = tuple(Evaluation.from_dict(one) for one in model.evaluations)
+            return cls(name, model, None, model.guarantee_, tests)
         steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
         estimator = steps[-1]
         guarantee = getattr(estimator, "guarantee_", None)
@@ -99,8 +102,15 @@ class Facts:
         return math.isfinite(self.guarantee.epsilon)
 
     @property
+    def network(self) -> Any:
+        """The model, if it is a network, else None."""
+        return self.estimator if hasattr(self.estimator, "made_of") else None
+
+    @property
     def title(self) -> str:
         """What the model is, in a few words."""
+        if self.network is not None:
+            return str(self.network.title)
         kind = TITLES.get(type(self.estimator).__name__, type(self.estimator).__name__)
         return kind if self.preprocessor is None else f"{kind} of {self.preprocessor.target}"
 

@@ -41,12 +41,21 @@ class Tradeoff:
         found = [stated]
         for place in range(POINTS):
             epsilon = guarantee.epsilon * place / (POINTS - 1)
-            try:
-                failure = accounting.delta(guarantee.event, epsilon, relation=guarantee.relation)
-            except TacitError:
-                continue
-            found.append((epsilon, failure))
+            for method in ("pld", "tightest"):  # the first is the tightest where it applies, and quick
+                try:
+                    failure = accounting.delta(
+                        guarantee.event, epsilon, relation=guarantee.relation, method=method
+                    )
+                except TacitError:
+                    continue
+                found.append((epsilon, failure))
+                break
         return cls(tuple(found))
+
+    @property
+    def profile(self) -> tuple[tuple[float, float], ...]:
+        """The promises by ε, δ above 0."""
+        return tuple(sorted(pair for pair in set(self.promises) if pair[1] > 0))
 
     def missed(self, false_alarms: float) -> float:
         """The least share of those who were in the data that an attack misses (type II error)."""

@@ -47,9 +47,7 @@ def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence
         *_utility(facts),
         *_groups(facts),
         _against_epsilon(facts, others),
-        _weights(facts),
-        _origin(facts),
-        _list(facts),
+        *(_linear(facts) if facts.network is None else _network(facts)),
     ]
     lead = f"A private {facts.title}, {facts.name}: what it promises, what it cost, and how good it is."
     return render(_capital(facts.title), lead, sections)
@@ -94,11 +92,30 @@ def _promise(facts: Facts) -> list[Section]:
         figure=plots.embedded(drawn),
         figure_text="Least share that an attack misses, against its share of false alarms.",
     )
-    return [promise, in_numbers, best]
+    return [promise, in_numbers, *_profile(facts), best]
+
+
+def _profile(facts: Facts) -> list[Section]:
+    """For a network, whose noise is Gaussian: the other pairs of ε and δ that its run promises too."""
+    if facts.network is None:
+        return []
+    from tacit.report import plots
+
+    points = facts.attack.profile
+    about = (
+        "ε and δ are one point of a curve: with a smaller δ in mind a larger ε holds, and the other way "
+        "round. All points hold together."
+    )
+    drawn = plots.profile_figure(points, (facts.guarantee.epsilon, facts.guarantee.delta))
+    return [
+        Section(
+            "ε for every δ", [about], figure=plots.embedded(drawn), figure_text="δ against ε, as a curve."
+        )
+    ]
 
 
 def _charged(facts: Facts, spending: Sequence[Spending]) -> list[Section]:
-    paid = [f"The fit: {_price(facts.guarantee)}."]
+    paid = [f"The {'fit' if facts.network is None else 'run'}: {_price(facts.guarantee)}."]
     for one in facts.evaluations:
         cost = "free, on rows declared public" if one.guarantee is None else _price(one.guarantee)
         paid.append(f"{_capital(one.label)}: {cost}.")
@@ -128,9 +145,14 @@ def _utility(facts: Facts) -> list[Section]:
     heading, planned = "How good it is", _planned(facts)
     expected = [f"Expected, known before any row was read: {planned}."] if planned else []
     if not facts.evaluations:
+        how = (
+            "tacit fit --test rows.csv --test-epsilon 0.2, or tacit.evaluate"
+            if facts.network is None
+            else "tacit train --test others.npz --test-epsilon 0.2"
+        )
         missing = (
             "Measured: nothing. The model was not tested on other rows. To do so costs budget where they are "
-            "private: tacit fit --test rows.csv --test-epsilon 0.2, or tacit.evaluate."
+            f"private: {how}."
         )
         return [Section(heading, [*expected, missing])]
     sections = []
@@ -256,6 +278,10 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
     return Section(heading, [alone])
 
 
+def _linear(facts: Facts) -> list[Section]:
+    return [_weights(facts), _origin(facts), _list(facts)]
+
+
 def _weights(facts: Facts) -> Section:
     from tacit.report import plots
 
@@ -297,6 +323,19 @@ def _origin(facts: Facts) -> Section:
         ["What is done with each column follows from the schema, and from no row."],
         table=(("column",), lines),
     )
+
+
+def _network(facts: Facts) -> list[Section]:
+    """How a network was trained and what is in it; its weights are in the file."""
+    network = facts.network
+    shapes = [[name, " × ".join(map(str, shape)) or "1"] for name, shape in network.tensors.items()]
+    run = [list(each) for each in network.run]
+    about = "Each step adds up clipped gradients, one for each example, and adds noise; nothing else is kept."
+    return [
+        *([Section("The run", [about], table=(("", ""), run))] if run else []),
+        Section("What it is", table=(("", ""), [list(each) for each in network.made_of])),
+        Section("What was trained", table=(("parameter", "shape"), shapes)),
+    ]
 
 
 def _list(facts: Facts) -> Section:

@@ -150,6 +150,20 @@ def attack_figure(
     return figure
 
 
+def profile_figure(points: Sequence[tuple[float, float]], stated: tuple[float, float]) -> Figure:
+    """δ against ε for promises that all hold, and the stated one."""
+    figure, (axes,) = new_figure("ε", "δ", "Pairs of ε and δ that hold together")
+    axes.plot([point[0] for point in points], [point[1] for point in points], color="#009E73", linewidth=2.6)
+    axes.plot(*[[value] for value in stated], "o", color="#222222", markersize=6)
+    axes.annotate(
+        f"stated: ε = {rounded_up(stated[0], 4)}, δ = {stated[1]:g}",
+        stated, (-12, -3), textcoords="offset points", fontsize=9, ha="right",
+    )  # fmt: skip
+    axes.set_yscale("log")
+    axes.set_xlim(0, None)
+    return figure
+
+
 def coefficient_figure(
     names: Sequence[str],
     values: Sequence[float],

@@ -9,6 +9,7 @@ and :func:`replace_batchnorm` mends the usual cause.
 Needs the extra ``torch`` (``pip install 'tacit[torch]'``).
 """
 
+from tacit.training.architectures import architecture
 from tacit.training.checking import check_model, replace_batchnorm
 from tacit.training.clipping import Quantile
 from tacit.training.engine import clipped_gradient_sum
@@ -26,6 +27,7 @@ __all__ = [
     "Scattering",
     "Seen",
     "Trainer",
+    "architecture",
     "check_model",
     "clipped_gradient_sum",
     "load",

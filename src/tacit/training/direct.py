@@ -136,7 +136,7 @@ class _Direct(TorchFunctionMode):
         self.places, self.tape, self.examples = places, tape, examples
         self.parameters = list(parameters.values())
         self.leaves = [each.detach().requires_grad_() for each in self.parameters]
-        # By identity: the tensor the model holds, kept so that the identity stays, and the one to compute with.
+        # By identity: the tensor the model holds, kept so that the identity stays, and what to compute with.
         self.known = {id(each): (each, leaf) for each, leaf in zip(self.parameters, self.leaves, strict=True)}
         self.met = 0
 

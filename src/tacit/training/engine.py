@@ -118,7 +118,7 @@ def clipped_gradients(
         total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
-    with _precision(like.device, autocast), slow_attention():
+    with _precision(like.device, autocast), slow_attention(model):
         routes = routes_for(parts, loss, inputs, targets)
         try:
             pieces, losses = _pieces(parts, loss, inputs, targets, routes, entries, views)

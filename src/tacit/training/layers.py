@@ -72,7 +72,7 @@ class Piece(ABC):
     def weighted(self, weights: Weights) -> Tensor:
         """Sum over examples of factor × gradient; a dropped example adds 0, NaN or not."""
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         """Write the gradients out, and let go of what they come from, where that takes less room."""
 
 

@@ -218,7 +218,7 @@ class Later(Examples):
         values = _tensor(inputs)
         if self.fixed is not None:
             self.say("Computing features")
-            chunks = values.split(_CHUNK) or (values,)
+            chunks = torch.split(values, _CHUNK) or (values,)
             values = torch.cat([self.fixed(self.prepare(chunk)).half() for chunk in chunks])
         return InMemory(values, targets)
 

@@ -9,7 +9,6 @@ no one dimension, is left to the fallback; so is the whole model where rows need
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -244,7 +243,7 @@ def _observe(
     seen.buffers = {name: each.clone() for name, each in model.named_buffers()}
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), slow_attention():
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), slow_attention(model):
             with watching:
                 losses = loss(functional_call(model, seen.buffers, args, kwargs), targets)
             check_losses(losses, size)
@@ -258,14 +257,25 @@ def _observe(
     return seen
 
 
+def _compiled(model: nn.Module) -> bool:
+    """Whether a module of the model was compiled."""
+    return any(
+        "_orig_mod" in layer._modules or layer.__dict__.get("_compiled_call_impl") is not None
+        for layer in model.modules()
+    )
+
+
 @contextmanager
-def slow_attention() -> Iterator[None]:
+def slow_attention(model: nn.Module | None = None) -> Iterator[None]:
     """Within, attention runs through the layers that can be watched, and compiled modules as written."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    compiled = "torch._dynamo" in sys.modules
     try:
-        with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        with (
+            torch.compiler.set_stance("force_eager")
+            if model is not None and _compiled(model)
+            else nullcontext()
+        ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)

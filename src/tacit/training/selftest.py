@@ -41,7 +41,7 @@ def _losses(
     buffers = {name: each.clone() for name, each in model.named_buffers()}
     args, kwargs = tree.arguments(inputs)
     with torch.random.fork_rng(devices=[]), torch.no_grad(), within, slow_attention():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return loss(torch.func.functional_call(model, buffers, args, kwargs), targets).double()
 
 

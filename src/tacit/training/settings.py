@@ -9,7 +9,7 @@ import torch
 
 from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.training.architectures import recipe_of
+from tacit.training.architectures import Recipe, recipe_of
 from tacit.training.clipping import CLIPPINGS, Quantile
 from tacit.training.networks import Network, loss
 from tacit.training.plan import Plan
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _ADAPTIVE_LR = 0.001
+_RECIPE_POPULATION = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,10 @@ class Settings:
 
     @classmethod
     def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
-        """The recipe of the architecture, with whatever was chosen (is not None) in its place."""
+        """The recipe of the architecture, with whatever was chosen (is not None) in its place.
+
+        A run of more steps than the recipe takes has a learning rate that is smaller in proportion.
+        """
         recipe = recipe_of(architecture)
         made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
         made |= {"clipping": "flat", "sampling": "poisson"}
@@ -51,6 +55,8 @@ class Settings:
             if chosen.get("momentum") is not None:
                 raise InvalidValue("momentum", chosen["momentum"], f"left out for {made['optimizer']}")
             made["lr"] = made["lr"] if chosen.get("lr") is not None else _ADAPTIVE_LR
+        elif chosen.get("lr") is None:
+            made["lr"] *= _share(recipe, population, made["batch_size"], made["epochs"])
         _validate.positive("lr", made["lr"])
         if not 0 <= _validate.finite("momentum", made["momentum"]) < 1:
             raise InvalidValue("momentum", made["momentum"], "in [0, 1)")
@@ -108,6 +114,12 @@ class Settings:
             else makers[self.optimizer](model.parameters(), lr=self.lr)
         )
         return Trainer(model, loss, optimizer, plan, ledger, average=self.average, **options)
+
+
+def _share(recipe: Recipe, population: int, batch_size: Any, epochs: Any) -> float:
+    steps = _validate.positive("epochs", epochs) * population / _validate.count("batch_size", batch_size, 1)
+    share = min(1.0, recipe.epochs * _RECIPE_POPULATION / recipe.batch_size / steps)
+    return float(f"{share:.2g}")
 
 
 def seeded_start(network: Network, seed: int) -> None:

@@ -80,7 +80,7 @@ class PrivateStep:
         """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
         # Random layers draw from a generator of their own: how much they draw depends on the batch.
         with torch.random.fork_rng(devices=[]), self.group.whole(self.model):
-            torch.manual_seed(self.source.bits(63))
+            torch.default_generator.manual_seed(self.source.bits(63))
             total, norms, losses = self._summed(parts)
         seen = _seen(norms, losses, self.clip_norm)
         self._add_noise(total, norms)

@@ -1,0 +1,394 @@
+"""``tacit train``: a private network from files of private examples, paid for from a ledger."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tacit import _validate
+from tacit.cli.common import described, need_torch, opened, pair, show_refusal, status
+from tacit.cli.inspect import tested
+from tacit.cli.spending import (
+    after,
+    check_delta,
+    check_test,
+    kept,
+    progress,
+    refuse,
+    say,
+    settled,
+    show_balance,
+    writable,
+)
+from tacit.errors import BudgetExceeded, InvalidValue, TacitError
+from tacit.ledger import Ledger
+from tacit.relations import Relation, Unit
+from tacit.schema import write
+
+if TYPE_CHECKING:
+    from tacit.cli.runs import Found, NetworkTrial, Run, Where
+
+__all__ = ["train"]
+
+SOURCE = "Where the examples are"
+HOW = "How it is trained (by default as suits the architecture)"
+TEST = "Testing on other examples"
+
+
+def train(
+    architecture: Annotated[
+        str, typer.Option(help="linear, mlp, cnn, scattering or resnet.", show_default=False)
+    ],
+    epsilon: Annotated[float, typer.Option(help="ε to spend on the run.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="δ to spend; the noise is Gaussian.", show_default=False)],
+    population: Annotated[
+        int, typer.Option(help="How many examples there are, as far as is public.", show_default=False)
+    ],
+    ledger: Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)],
+    save: Annotated[
+        Path, typer.Option("--save", "--out", help="File to write the network to.", show_default=False)
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="An .npz file, an idx file of images, or a folder: of idx files, or of a folder by class.",
+            show_default=False,
+        ),
+    ] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option(help="How many classes there are; public.", show_default="10, or the folders"),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="idx file of images, instead.", rich_help_panel=SOURCE, show_default=False),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Its file of labels.", rich_help_panel=SOURCE, show_default="beside it"),
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(help="Array of inputs in .npz.", rich_help_panel=SOURCE, show_default="x, images, …"),
+    ] = None,
+    targets: Annotated[
+        str | None,
+        typer.Option(help="Array of labels in .npz.", rich_help_panel=SOURCE, show_default="y, labels, …"),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIDE|HxW", help="Make images in folders this large.", rich_help_panel=SOURCE,
+            show_default=False,
+        ),
+    ] = None,
+    grey: Annotated[
+        bool, typer.Option("--grey", help="Make images in folders grey.", rich_help_panel=SOURCE)
+    ] = False,
+    mean: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER,…", rich_help_panel=SOURCE,
+            help="Subtract this, one for all or for each channel; public. Bytes are divided by 255 before.",
+        ),
+    ] = "0",
+    std: Annotated[
+        str, typer.Option(metavar="NUMBER,…", help="Then divide by this.", rich_help_panel=SOURCE)
+    ] = "1",
+    epochs: Annotated[
+        float | None,
+        typer.Option(help="Passes over the data, in expectation.", rich_help_panel=HOW, show_default=False),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Expected size of a batch.", rich_help_panel=HOW, show_default=False),
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate.", rich_help_panel=HOW, show_default=False)
+    ] = None,
+    momentum: Annotated[
+        float | None, typer.Option(help="Of sgd.", rich_help_panel=HOW, show_default=False)
+    ] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="sgd, adam or adamw.", rich_help_panel=HOW, show_default=False)
+    ] = None,
+    clip_norm: Annotated[
+        float | None,
+        typer.Option(help="Length that gradients are cut to.", rich_help_panel=HOW, show_default=False),
+    ] = None,
+    clipping: Annotated[
+        str | None,
+        typer.Option(
+            help="flat, per-layer, automatic or quantile.", rich_help_panel=HOW, show_default="flat"
+        ),
+    ] = None,
+    average: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the weights: a decay such as 0.99, tail or none.",
+            rich_help_panel=HOW, show_default=False,
+        ),
+    ] = None,
+    sampling: Annotated[
+        str, typer.Option(help="poisson, shuffle or fixed.", rich_help_panel=HOW)
+    ] = "poisson",
+    test: Annotated[
+        Path | None,
+        typer.Option(help="Examples to measure it on.", show_default=False, rich_help_panel=TEST),
+    ] = None,
+    test_epsilon: Annotated[
+        float | None,
+        typer.Option(help="They are private: ε to spend.", show_default=False, rich_help_panel=TEST),
+    ] = None,
+    test_public: Annotated[
+        bool, typer.Option("--test-public", help="They are public: free.", rich_help_panel=TEST)
+    ] = False,
+    test_dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Charge the test to this dataset of the ledger: it must share nobody with the run.",
+            rich_help_panel=TEST, show_default="that of the run",
+        ),
+    ] = None,
+    dataset: Annotated[str, typer.Option(help="The dataset in the ledger.")] = "default",
+    label: Annotated[
+        str | None, typer.Option(help="Of the charge, in the ledger.", show_default="the architecture")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML page to write about it.", show_default=False)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Write the run here at every epoch.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files to write.")] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:  # fmt: skip
+    """Train a private network on a file of examples, and pay for it from a ledger.
+
+    What is public is declared: how many examples and classes there are. Names,
+    shapes and types in the header of the file are taken as public, and so are
+    the names of folders by class; this is printed. An example whose label is
+    not from 0 to classes − 1 adds nothing, and neither does an image that
+    cannot be decoded.
+
+    The ledger is charged before an example is read. With --dry-run nothing is
+    charged, read or written, and the exit code is 2 if the budget would not
+    suffice. A refused charge changes nothing.
+
+    Accuracy on the examples it was trained on is not shown: it would leak.
+    With --test the network is measured on others: charged with --test-epsilon,
+    or free if they are public.
+    """
+    _validate.epsilon(epsilon)
+    _validate.delta(delta)
+    _validate.count("population", population, 1)
+    check_test(None if test is None else str(test), test_epsilon, test_public, test_dataset)
+    need_torch()
+    from tacit.cli import runs
+
+    where = runs.Where(inputs, targets, _side(size), grey)
+    found = _found(source, images, labels, where)
+    if classes is not None and found.classes and classes != len(found.classes):
+        raise InvalidValue("classes", classes, f"{len(found.classes)}, the number of folders, or left out")
+    names = found.classes or range(10 if classes is None else _validate.count("classes", classes, 2))
+    prepare = runs.Preparation(_numbers("mean", mean), _numbers("std", std))
+    settings = runs.Settings.of(
+        architecture, population, epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum,
+        optimizer=optimizer, clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling,
+    )  # fmt: skip
+    network = runs.Network.new(architecture, found.shape, names, prepare)
+    with ExitStack() as stack:
+        book = stack.enter_context(_ledger(ledger, dataset, delta))
+        with status("Finding the noise"):
+            plan = settings.plan(population=population, epsilon=epsilon, delta=delta, relation=book.relation)
+        if book.relation is Relation.REPLACE_ONE and found.rows != population:
+            raise InvalidValue(
+                "population", population, "the number of examples in the file, which is public here"
+            )
+        job = runs.Run(found, network, settings, plan, book, label or f"{architecture} run", seed)
+        trial = None
+        if test is not None:
+            other = book
+            if test_dataset is not None and test_epsilon is not None:
+                other = stack.enter_context(_ledger(ledger, test_dataset, 0.0))
+            place = runs.find(test, replace(where, test=True, classes=found.classes))
+            trial = runs.NetworkTrial(
+                job, other, str(test), test_epsilon, [], f"test of the {job.label}", found=place, seed=seed
+            )
+            trial.check(network)
+        _check_files(save, report, checkpoint, resume, overwrite)
+        console = Console(quiet=quiet)
+        _show_plan(console, job)
+        then = None if resume else after(job, trial)
+        if dry_run:
+            _show_dry(console, job, trial, then, resume)
+        if then is None and not resume:
+            refuse(job, trial, "examples")
+        if not dry_run:
+            _run(job, trial, console, save, report, checkpoint, resume, overwrite)
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    """Numbers between commas."""
+    try:
+        return tuple(_validate.finite(name, float(part)) for part in text.split(","))
+    except ValueError:
+        raise InvalidValue(name, text, "a number, or one for each channel between commas") from None
+
+
+def _side(text: str | None) -> tuple[int, int] | None:
+    """Height and width from 32 or 28x32."""
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdecimal() and 0 < int(part) < 10_000 for part in parts):
+        raise InvalidValue("size", text, "a number of pixels, or height and width, such as 28x32")
+    return int(parts[0]), int(parts[-1])
+
+
+def _found(source: Path | None, images: Path | None, labels: Path | None, where: Where) -> Found:
+    from tacit.cli import runs
+
+    if (source is None) == (images is None):
+        raise TacitError(
+            "The examples must be named once.", "Give a file or a folder, or --images with --labels."
+        )
+    if labels is not None and images is None:
+        raise TacitError("--labels are those of --images.", "Name the file of images with --images.")
+    return runs.find(source or images or Path(), where, labels)
+
+
+def _ledger(location: str, dataset: str, delta: float) -> Ledger:
+    book = opened(location, dataset, None, delta)
+    try:
+        if book.unit != Unit():
+            raise TacitError(
+                f"The ledger protects one {book.unit}; a training run protects one row, that is one example.",
+                "Make a ledger for rows: tacit ledger init, without --unit.",
+            )
+        check_delta(book, delta, "training", "Ask for less.")
+    except TacitError:
+        book.close()
+        raise
+    return book
+
+
+def _check_files(
+    save: Path, report: Path | None, checkpoint: Path | None, resume: bool, overwrite: bool
+) -> None:
+    given = [path.resolve() for path in (save, report, checkpoint) if path is not None]
+    if len(set(given)) != len(given):
+        raise TacitError("--save, --report and --checkpoint name the same file.", "Name different files.")
+    for path in (save, report):
+        if path is not None:
+            writable(path, overwrite)
+    if resume and (checkpoint is None or not checkpoint.exists()):
+        missing = "no --checkpoint" if checkpoint is None else f"no file {checkpoint}"
+        raise TacitError(f"There is {missing} to go on from.", "Leave --resume out to begin a run.")
+    if checkpoint is not None and not resume:
+        if checkpoint.exists():
+            raise TacitError(
+                f"{checkpoint} holds a run already.", "Add --resume to go on with it, or name another file."
+            )
+        writable(checkpoint, overwrite=True)
+
+
+def _show_plan(console: Console, job: Run) -> None:
+    network = job.network
+    table = Table(title=escape(f"A {network.title} on {job.found.name}"), show_header=False)
+    table.title_justify = "left"
+    for name, value in (*network.made_of, *job.settings.described(job.planned)):
+        table.add_row(name, escape(value))
+    table.add_row("spends", escape(pair(job.planned.guarantee())))
+    table.add_row("protects", escape(f"{job.planned.relation} of one {job.planned.unit}"))
+    console.print(table)
+    other = (
+        "An image that cannot be decoded adds nothing."
+        if job.found.classes
+        else f"An example whose label is not from 0 to {len(network.classes_) - 1} adds nothing."
+    )
+    say(console, f"Taken as public: {job.found.known}. {other}")
+
+
+def _show_dry(
+    console: Console, job: Run, trial: NetworkTrial | None, then: float | None, resume: bool
+) -> None:
+    say(console, f"Event: {described(job.planned.event)}.")
+    if resume:
+        say(
+            console,
+            "The run would go on from its checkpoint. Nothing was charged, and no examples were read.",
+        )
+    else:
+        show_balance(console, job, trial, then, "examples")
+
+
+def _run(
+    job: Run, trial: NetworkTrial | None, console: Console, save: Path, report: Path | None,
+    checkpoint: Path | None, resume: bool, overwrite: bool,
+) -> None:  # fmt: skip
+    """Train, save, test, and save again: what was paid for is not lost if the test fails."""
+    network, place = job.network, save
+
+    def tell(text: str) -> None:
+        if sys.stderr.isatty() and not console.quiet:
+            print(f"{text} …", file=sys.stderr)
+
+    try:
+        bar = False if console.quiet else None
+        trainer = job.train(tell, bar=bar, checkpoint=checkpoint, resume=resume)
+        stopped = trainer.step_number < job.planned.steps
+        if stopped and checkpoint is not None:
+            say(console, f"Stopped after step {trainer.step_number} of {job.planned.steps}. The run is paid "
+                f"for: go on with --checkpoint {checkpoint} --resume.")  # fmt: skip
+            raise typer.Exit(130)
+        place = kept(lambda path, over: network.save(path, overwrite=over), save, overwrite)
+        if trial is not None and not stopped:
+            with progress(console) as tell_test:
+                found = trial.run(network, tell_test)
+            network.evaluations.append(found.to_dict())
+            place = kept(lambda path, _: network.save(path, overwrite=True), place, True)
+            console.print(tested(found))
+    except BudgetExceeded as error:
+        show_refusal(error, job.book)
+        raise typer.Exit(2) from error
+    assert network.guarantee_ is not None
+    settled(console, network.guarantee_, job, trial, "for the whole run" if resume else "now")
+    if trial is None:
+        say(console, "Not tested: accuracy on the examples it was trained on would leak. "
+            "--test measures on others.")  # fmt: skip
+    say(console, f"Model written to {place}")
+    if report is not None:
+        _write_report(job, place, report, trial, overwrite)
+        say(console, f"Report written to {report}")
+    if stopped:
+        say(console, f"Stopped after step {trainer.step_number} of {job.planned.steps}; all are charged.")
+        raise typer.Exit(130)
+    if place != save:
+        raise typer.Exit(2)
+
+
+def _write_report(job: Run, model: Path, report: Path, trial: NetworkTrial | None, overwrite: bool) -> None:
+    from tacit.report.facts import Facts, Spending
+    from tacit.report.model import model_page
+
+    books = [job.book, *([] if trial is None or trial.book is job.book else [trial.book])]
+    with status(f"Drawing {report}"):
+        page = model_page(Facts.of(job.network, model.name), [Spending.of(book) for book in books])
+    write(report, page, overwrite=overwrite)

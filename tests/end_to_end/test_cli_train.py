@@ -1,0 +1,541 @@
+"""``tacit train`` as its users run it, and what other commands make of its networks."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tacit import Budget, Ledger, Unit  # noqa: E402
+from tacit.cli import main  # noqa: E402
+from tacit.training import Trainer, load  # noqa: E402
+from tacit.training import networks as networks_module  # noqa: E402
+from tacit.training.architectures import RECIPES, architecture, fixed_part  # noqa: E402
+from tacit.training.networks import Network, network_at  # noqa: E402
+from tacit.training.sources import Found, Where, find, valid_labels  # noqa: E402
+
+SIDE = 12
+
+
+@dataclass
+class Outcome:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    def good(self) -> Outcome:
+        """The outcome, if it is a success."""
+        assert self.code == 0, self.err
+        return self
+
+
+Run = Callable[..., Outcome]
+
+
+def drawn(rows: int, seed: int) -> tuple[Any, Any]:
+    """Images of three classes, told apart by which third of them is bright."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, rows)
+    images = rng.integers(0, 80, (rows, SIDE, SIDE)).astype(np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[4 * label : 4 * label + 4] += 150
+    return images, labels
+
+
+def write_idx(path: str, values: Any) -> None:
+    content = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+    content += values.astype(np.uint8).tobytes()
+    Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs ``tacit`` in a folder with data.npz, test.npz and study.db (ε = 5, δ = 1e-4)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "220")
+    for name, rows, seed in (("data", 400, 1), ("test", 300, 2)):
+        images, labels = drawn(rows, seed)
+        np.savez(f"{name}.npz", x=images, y=labels)
+    Ledger.open("study.db", Budget(epsilon=5.0, delta=1e-4)).close()
+
+    def command(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["tacit", *arguments])
+        with pytest.raises(SystemExit) as exit:
+            main()
+        shown = capsys.readouterr()
+        code = exit.value.code
+        return Outcome(0 if code is None else int(code), shown.out, shown.err)
+
+    return command
+
+
+def train(run: Run, *more: str, **changed: str) -> Outcome:
+    options = {
+        "architecture": "mlp", "epsilon": "3", "delta": "1e-5", "population": "400", "classes": "3",
+        "epochs": "5", "batch-size": "80", "ledger": "study.db", "save": "model.safetensors",
+    } | changed  # fmt: skip
+    data = options.pop("data", "data.npz")
+    given = [word for name, value in options.items() for word in (f"--{name}", value) if value]
+    return run("train", *([data] if data else []), *given, *more)
+
+
+def charges(ledger: str = "study.db") -> int:
+    with Ledger.open(ledger) as book:
+        return len(book.entries())
+
+
+def unreadable(self: Any) -> Any:
+    raise AssertionError("examples were read")
+
+
+def test_from_arrays_to_a_report(run: Run) -> None:
+    done = train(
+        run, "--test", "test.npz", "--test-epsilon", "0.5", "--report", "report.html", architecture="cnn"
+    ).good()
+    assert "(ε = 3, δ = 1e-05)-differentially private under add_remove of one row" in done.out
+    assert "Taken as public: array 'x' of 1 × 12 × 12 uint8, labels in 'y'." in done.out
+    assert "An example whose label is not from 0 to 2 adds nothing." in done.out
+    assert "and ε = 0.5 for the test" in done.out
+    with Ledger.open("study.db") as ledger:
+        labels = [entry.label for entry in ledger.entries()]
+        assert labels[0].startswith("cnn run [")
+        assert labels[1:] == ["test of the cnn run"]
+        assert [entry.noise for entry in ledger.entries()] == ["float32", "exact"]
+        assert 3.49 < ledger.spent().epsilon <= 3.5
+
+    predicted = run("predict", "model.safetensors", "test.npz", "--out", "guess.csv", "--proba").good()
+    assert "Nothing was charged" in predicted.out
+    with Path("guess.csv").open(encoding="utf-8") as stream:
+        guesses = list(csv.DictReader(stream))
+    truth = np.load("test.npz")["y"]
+    assert np.mean([int(row["class"]) for row in guesses] == truth) > 0.8
+    assert all(abs(sum(float(row[f"p({k})"]) for k in range(3)) - 1) < 1e-4 for row in guesses)
+    assert charges() == 2
+
+    shown = run("inspect", "model.safetensors").good().out
+    assert "convolutional network of 3 classes" in shown
+    assert "ε = 3, δ = 1e-05" in shown
+    assert "PoissonSampled(0.2, Gaussian(" in shown
+    assert "at most e^ε = 20.1 times" in shown
+    facts = json.loads(run("inspect", "model.safetensors", "--json").good().out)
+    assert facts["guarantee"]["epsilon"] == 3.0
+    assert facts["network"]["architecture"] == "cnn"
+    assert facts["parameters"]["0.weight"] == [16, 1, 3, 3]
+    assert facts["evaluations"][0]["figures"]["accuracy"] > 0.8
+
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "(ε = 3, δ = 1e-05)-differentially private" in page
+    for heading in ("ε for every δ", "The best attack there can be", "The run", "What was trained"):
+        assert f"<h2>{heading}</h2>" in page
+    assert "test of the cnn run" in page
+    assert "ε = 1.5 remains" in page
+    assert "<script" not in page
+    assert "http" not in page
+    again = run("report", "model.safetensors", "--out", "again.html", "--ledger", "study.db").good()
+    assert "Report written" in again.out
+    assert Path("again.html").read_text(encoding="utf-8") == page
+
+
+def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks_module.Later, "_loaded", unreadable)
+    before = sorted(path.name for path in Path().iterdir())
+    shown = train(run, "--dry-run").good()
+    assert "noise multiplier" in shown.out
+    assert "25 (5 epochs)" in shown.out
+    assert "25 × PoissonSampled(0.2, Gaussian(" in shown.out
+    assert "Nothing was charged, and no examples were read." in shown.out
+    assert charges() == 0
+    assert sorted(path.name for path in Path().iterdir()) == before
+    refused = train(run, "--dry-run", epsilon="6")
+    assert (refused.code, charges()) == (2, 0)
+    assert "would not fit" in refused.err
+
+
+def test_spent_budget_is_refused_before_examples_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(run, "--label", "first try", epsilon="4.5").good()
+    monkeypatch.setattr(networks_module.Later, "_loaded", unreadable)
+    again = train(run, save="second.safetensors")
+    assert again.code == 2
+    assert "remaining: ε = 0.5" in again.err
+    assert "first try" in again.err
+    assert charges() == 1
+    assert not Path("second.safetensors").exists()
+
+
+def test_the_charge_comes_before_the_examples(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    def count(self: Any) -> Any:
+        counted.append(charges())
+        return original(self)
+
+    original = networks_module.Later._loaded
+    monkeypatch.setattr(networks_module.Later, "_loaded", count)
+    train(run).good()
+    assert counted == [1]
+
+
+def test_what_is_printed_does_not_depend_on_the_examples(run: Run) -> None:
+    first = train(run).good()
+    assert "accuracy on the examples it was trained on would leak" in first.out
+    assert "accuracy " not in first.out.replace("accuracy on the examples", "")
+    Path("model.safetensors").unlink()
+    Path("study.db").unlink()
+    Ledger.open("study.db", Budget(epsilon=5.0, delta=1e-4)).close()
+    images, labels = drawn(7, 3)
+    np.savez("data.npz", x=images, y=labels * 100 - 50)
+    second = train(run).good()
+    assert first.out == second.out
+
+
+def test_labels_and_numbers_that_mean_nothing_add_nothing(run: Run) -> None:
+    """Seeded runs on as many examples differ in what the examples add, and in nothing else."""
+    images, labels = drawn(60, 4)
+    nowhere = np.where(labels == 0, np.nan, np.where(labels == 1, np.inf, -1e300))
+    weights = []
+    for inputs, targets in (
+        (images, np.full(60, 3)),
+        (images, labels + 0.5),
+        (images, nowhere),
+        (np.full(images.shape, np.nan, np.float32), labels),
+        (images, labels),
+        (images[:0], labels[:0]),
+    ):
+        np.savez("odd.npz", x=inputs, y=targets)
+        train(run, "--seed", "1", "--overwrite", data="odd.npz", epsilon="0.5", epochs="1").good()
+        weights.append(network_at("model.safetensors").model[1].weight.detach().numpy())
+    for each in weights[1:4]:
+        np.testing.assert_array_equal(each, weights[0])
+    assert not np.array_equal(weights[4], weights[0])
+    assert np.isfinite(weights[5]).all()
+
+
+def test_labels_are_whole_numbers_of_classes() -> None:
+    odd = np.array([0, 2, 3, -1, 1.5, np.nan, np.inf, 1e300])
+    assert valid_labels(odd, 3).tolist() == [0, 2, -1, -1, -1, -1, -1, -1]
+    assert valid_labels(np.array([True, False]), 2).tolist() == [1, 0]
+    assert valid_labels(np.array([2**63, 1], np.uint64), 3).tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 16, 20)])
+def test_every_architecture_takes_every_usual_shape(name: str, shape: tuple[int, ...]) -> None:
+    model = architecture(name, shape, 4)
+    inputs = torch.rand(2, *shape)
+    assert model(inputs).shape == (2, 4)
+    fixed = fixed_part(model)
+    assert (fixed is not None) == (name == "scattering")
+    if fixed is not None:
+        torch.testing.assert_close(model[len(fixed) :](fixed(inputs)), model(inputs))
+
+
+@pytest.mark.parametrize("name", ["scattering", "resnet", "linear"])
+def test_the_other_architectures_train_and_load(run: Run, name: str) -> None:
+    train(run, "--test", "test.npz", "--test-public", architecture=name, epochs="2").good()
+    network = network_at("model.safetensors")
+    assert isinstance(network, Network)
+    assert network.architecture == name
+    other = architecture(name, (1, SIDE, SIDE), 3)
+    assert load("model.safetensors", other) == network.guarantee_
+    inputs = torch.rand(2, 1, SIDE, SIDE)
+    torch.testing.assert_close(other(inputs), network.model(inputs))
+
+
+def test_idx_files_alone_in_pairs_and_in_folders(run: Run) -> None:
+    Path("mnist").mkdir()
+    for name, suffix, seed in (("train", ".gz", 1), ("t10k", "", 2)):
+        images, labels = drawn(200, seed)
+        write_idx(f"mnist/{name}-images-idx3-ubyte{suffix}", images)
+        write_idx(f"mnist/{name}-labels-idx1-ubyte{suffix}", labels)
+    images, labels = ("mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz")
+    folder = train(run, "--test", "mnist", "--test-public", data="mnist", epsilon="1").good()
+    assert "images of 1 × 12 × 12 uint8" in folder.out
+    train(run, "--overwrite", data=images, epsilon="1").good()
+    train(run, "--overwrite", "--images", images, "--labels", labels, data="", epsilon="1").good()
+    assert charges() == 3
+    lines = run("predict", "model.safetensors", "mnist/t10k-images-idx3-ubyte").good().out.splitlines()
+    assert (lines[0], len(lines)) == ("class", 201)
+    found = find(Path("mnist"), Where(test=True))
+    assert found.name.endswith("t10k-images-idx3-ubyte")
+    read, truth = found.read()
+    np.testing.assert_array_equal(read[:, 0], drawn(200, 2)[0])
+    np.testing.assert_array_equal(truth, drawn(200, 2)[1])
+
+
+def test_folders_of_images(run: Run) -> None:
+    image = pytest.importorskip("PIL.Image")
+    images, labels = drawn(60, 5)
+    for place, (pixels, label) in enumerate(zip(images, labels, strict=True)):
+        folder = Path("pictures") / ("high", "low", "middle")[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        image.fromarray(pixels).save(folder / f"{place:02}.{('png', 'jpg')[place % 2]}")
+    Path("pictures/low/broken.png").write_bytes(b"no image")
+    Path("pictures/low/notes.txt").write_text("no image")
+    done = train(run, "--size", "12", "--grey", data="pictures", classes="", population="90").good()
+    assert "names of the folders as classes" in done.out
+    assert "3: high, low, middle" in done.out
+    read, truth = find(Path("pictures"), Where(size=(12, 12), grey=True)).read()
+    assert read.shape == (61, 1, 12, 12)
+    assert sorted(truth) == sorted([*labels, -1])
+    lines = run("predict", "model.safetensors", "pictures").good().out.splitlines()
+    assert lines[0] == "file,class"
+    assert lines[1].split(",")[1] in ("high", "low", "middle")
+    assert len(lines) == 62
+    without = train(run, data="pictures", classes="", save="b.safetensors")
+    assert (without.code, "--size 32" in without.err) == (2, True)
+    other = train(run, "--size", "12", data="pictures", classes="4", save="b.safetensors")
+    assert (other.code, "the number of folders" in other.err) == (2, True)
+
+
+def test_arrays_of_several_kinds(run: Run) -> None:
+    def seen(**arrays: Any) -> Found:
+        np.savez("kind.npz", **arrays)
+        return find(Path("kind.npz"), Where())
+
+    y = np.zeros(5)
+    assert seen(x=np.zeros((5, 7)), y=y).shape == (7,)
+    assert seen(images=np.zeros((5, 8, 9)), labels=y[:, None]).shape == (1, 8, 9)
+    assert seen(x=np.zeros((5, 8, 9, 3)), y=y).read()[0].shape == (5, 3, 8, 9)
+    assert seen(x=np.zeros((5, 3, 8, 9)), y=y).read()[0].shape == (5, 3, 8, 9)
+    rng = np.random.default_rng(0)
+    np.savez("table.npz", features=rng.normal(size=(400, 5)) * 4 + 7, groups=rng.integers(0, 3, 400))
+    done = train(
+        run, "--inputs", "features", "--targets", "groups", "--mean", "7", "--std", "4", data="table.npz",
+    ).good()  # fmt: skip
+    assert "less 7, divided by 4" in done.out
+    assert (
+        run("predict", "model.safetensors", "table.npz", "--inputs", "features").good().out.count("\n") == 401
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "told"),
+    [
+        ((), {"data": "absent.npz"}, "absent.npz"),
+        ((), {"data": ""}, "must be named once"),
+        ((), {"data": "study.db"}, "neither an .npz file nor an idx file"),
+        ((), {"data": "."}, "a folder for each of two classes"),
+        ((), {"data": "strange.npz"}, "Say which: --inputs NAME"),
+        ((), {"data": "strings.npz"}, "from 0 to classes − 1"),
+        ((), {"data": "short.npz"}, "as many labels as examples"),
+        ((), {"data": "flat.npz"}, "Each example must be"),
+        ((), {"data": "cut.npz"}, "cannot be read as .npz"),
+        ((), {"data": "table.npz", "architecture": "cnn"}, "channels, height and width"),
+        (("--inputs", "z"), {}, "an array of data.npz: 'x', 'y'"),
+        (("--labels", "data.npz"), {}, "--images"),
+        (("--images", "lone-images-idx3"), {"data": ""}, "'lone-labels-idx1' does not exist"),
+        ((), {"data": "pixels"}, "Add --labels"),
+        ((), {"architecture": "forest"}, "one of 'linear', 'mlp', 'cnn', 'scattering', 'resnet'"),
+        ((), {"classes": "1"}, "classes"),
+        ((), {"population": "0"}, "population"),
+        ((), {"batch-size": "401"}, "at most the population"),
+        ((), {"epochs": "0"}, "epochs"),
+        ((), {"epsilon": "0"}, "epsilon"),
+        ((), {"delta": "0"}, "above 0"),
+        ((), {"delta": "1e-3"}, "more than the ledger allows"),
+        ((), {"ledger": "absent.db"}, "tacit ledger init"),
+        ((), {"ledger": "person.db"}, "The ledger protects one person"),
+        ((), {"save": "absent/model.safetensors"}, "cannot be written"),
+        ((), {"save": "test.npz"}, "exists"),
+        (("--report", "test.npz"), {}, "exists"),
+        (("--report", "model.safetensors"), {}, "same file"),
+        (("--checkpoint", "test.npz"), {}, "holds a run already"),
+        (("--resume",), {}, "no --checkpoint"),
+        (("--resume", "--checkpoint", "absent"), {}, "no file absent"),
+        (("--optimizer", "lbfgs"), {}, "'sgd', 'adam', 'adamw'"),
+        (("--optimizer", "adam", "--momentum", "0.5"), {}, "left out for adam"),
+        (("--momentum", "1"), {}, "momentum"),
+        (("--lr", "-1"), {}, "lr"),
+        (("--clip-norm", "0"), {}, "clip_norm"),
+        (("--clipping", "none"), {}, "'quantile'"),
+        (("--average", "mean"), {}, "average"),
+        (("--sampling", "fixed"), {}, "replace_one"),
+        (("--mean", "a"), {}, "a number"),
+        (("--mean", "1,2"), {}, "one for each of 1 channels"),
+        (("--std", "0"), {}, "above 0"),
+        (("--size", "3x"), {}, "28x32"),
+        (("--test", "test.npz"), {}, "--test-epsilon"),
+        (("--test-epsilon", "1"), {}, "--test"),
+        (("--test", "absent.npz", "--test-public"), {}, "absent.npz"),
+        (("--test", "table.npz", "--test-public"), {}, "examples of the shape (1, 12, 12)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_before_anything_is_charged(
+    run: Run, words: tuple[str, ...], changed: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks_module.Later, "_loaded", unreadable)
+    Ledger.open("person.db", Budget(epsilon=5.0, delta=1e-4), unit=Unit("person", 2)).close()
+    images, labels = drawn(10, 1)
+    write_idx("lone-images-idx3", images)
+    write_idx("pixels", images)
+    np.savez("strange.npz", a=images, b=labels)
+    np.savez("strings.npz", x=images, y=labels.astype(str))
+    np.savez("short.npz", x=images, y=labels[1:])
+    np.savez("flat.npz", x=labels, y=labels)
+    np.savez("table.npz", x=images.reshape(10, -1), y=labels)
+    Path("cut.npz").write_bytes(b"PK\5\6" + Path("data.npz").read_bytes()[-18:])
+    before = Path("test.npz").read_bytes()
+    outcome = train(run, *words, **changed)
+    assert outcome.code == 2
+    assert outcome.err.startswith("tacit: ")
+    assert told in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert charges() == charges("person.db") == 0
+    assert not Path("model.safetensors").exists()
+    assert Path("test.npz").read_bytes() == before
+
+
+def test_without_torch_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tacit.cli import common
+
+    monkeypatch.setattr(common, "find_spec", lambda name: None)
+    outcome = train(run)
+    assert outcome.code == 2
+    assert outcome.err == (
+        "tacit: Networks need PyTorch, which is not installed. Install it: pip install 'tacit[torch]'\n"
+    )
+
+
+def test_without_pillow_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        Path("pictures", name).mkdir(parents=True)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    outcome = train(run, "--size", "12", data="pictures", classes="")
+    assert (outcome.code, outcome.err.count("pip install pillow"), charges()) == (2, 1, 0)
+
+
+def test_other_commands_do_not_import_torch() -> None:
+    code = "import sys, tacit.cli; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_stopped_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Trainer._take
+
+    def interrupted(self: Trainer, parts: Any) -> None:
+        original(self, parts)
+        if self.step_number == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "_take", interrupted)
+    stopped = train(run, "--checkpoint", "run.safetensors")
+    assert stopped.code == 130
+    assert "Stopped after step 12 of 25" in stopped.out
+    assert not Path("model.safetensors").exists()
+    unsaved = run("inspect", "run.safetensors")
+    assert (unsaved.code, "checkpoint of a run" in unsaved.err) == (2, True)
+    monkeypatch.setattr(Trainer, "_take", original)
+    other = train(run, "--checkpoint", "run.safetensors", "--resume", epochs="6")
+    assert (other.code, "plan" in other.err) == (2, True)
+    done = train(run, "--checkpoint", "run.safetensors", "--resume").good()
+    assert "Charged for the whole run: ε = 3, δ = 1e-05" in done.out
+    with Ledger.open("study.db") as ledger:
+        assert 2.99 < ledger.spent().epsilon <= 3.0
+    again = train(run, "--checkpoint", "run.safetensors", "--resume", save="again.safetensors").good()
+    assert again.out.replace("again.safetensors", "model.safetensors") == done.out
+    with Ledger.open("study.db") as ledger:
+        assert ledger.spent().epsilon <= 3.0
+    one, two = (network_at(name) for name in ("model.safetensors", "again.safetensors"))
+    for mine, other in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)
+
+
+def test_stopped_without_a_checkpoint_keeps_what_was_paid(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Trainer._take
+
+    def stop(self: Trainer, parts: Any) -> None:
+        original(self, parts)
+        self.stop()
+
+    monkeypatch.setattr(Trainer, "_take", stop)
+    stopped = train(run)
+    assert stopped.code == 130
+    assert "Stopped after step 1 of 25; all are charged." in stopped.out
+    assert dict(network_at("model.safetensors").run)["stopped"] == "after step 1"
+
+
+def test_every_setting_is_used_and_a_seed_repeats(run: Run) -> None:
+    words = (
+        "--seed", "5", "--optimizer", "adam", "--lr", "0.01", "--clipping", "quantile", "--average", "0.9",
+        "--sampling", "shuffle", "--clip-norm", "0.5", "-q",
+    )  # fmt: skip
+    first = train(run, *words, epsilon="1").good()
+    train(run, *words, epsilon="1", save="again.safetensors").good()
+    assert (first.out, first.err) == ("", "")
+    one, two = (network_at(name) for name in ("model.safetensors", "again.safetensors"))
+    for mine, other in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)
+    said = dict(one.run)
+    assert said["optimiser"] == "adam, lr 0.01"
+    assert said["average"] == "with decay 0.9"
+    assert "0.5 at first" in said["clipping"]
+    assert "in turn" in said["a step sees"]
+    assert "SEEDED" in run("inspect", "model.safetensors").good().out
+
+
+def test_replace_one_takes_the_number_of_examples_as_public(run: Run) -> None:
+    with Ledger.open("swap.db", Budget(epsilon=5.0, delta=1e-4), relation="replace_one"):
+        pass
+    train(run, "--sampling", "fixed", ledger="swap.db").good()
+    assert "replace_one" in run("inspect", "model.safetensors").good().out
+    wrong = train(run, ledger="swap.db", population="401", save="b.safetensors")
+    assert (wrong.code, charges("swap.db")) == (2, 1)
+    assert "the number of examples in the file" in wrong.err
+
+
+def test_weights_of_other_models_are_inspected_but_not_used(run: Run) -> None:
+    train(run).good()
+    guarantee = network_at("model.safetensors").guarantee_
+    from tacit.training import save
+
+    save(torch.nn.Linear(3, 2), "own.safetensors", guarantee)
+    shown = run("inspect", "own.safetensors").good().out
+    assert "ε = 3, δ = 1e-05" in shown
+    assert "not named in the file" in shown
+    assert "2 × 3" in shown
+    run("report", "own.safetensors", "--out", "own.html").good()
+    refused = run("predict", "own.safetensors", "test.npz")
+    assert (refused.code, "does not name its architecture" in refused.err) == (2, True)
+    np.savez("wide.npz", x=np.zeros((2, 5, 5)))
+    other = run("predict", "model.safetensors", "wide.npz")
+    assert (other.code, "shape (1, 12, 12)" in other.err) == (2, True)
+    content = bytearray(Path("model.safetensors").read_bytes())
+    content[-1] ^= 1
+    Path("model.safetensors").write_bytes(bytes(content))
+    altered = run("inspect", "model.safetensors")
+    assert (altered.code, "altered" in altered.err) == (2, True)
+
+
+def test_a_damaged_file_is_told_without_what_it_holds(run: Run) -> None:
+    content = bytearray(Path("data.npz").read_bytes())
+    content[2000] ^= 255
+    Path("data.npz").write_bytes(bytes(content))
+    outcome = train(run)
+    assert outcome.code == 2
+    assert "is damaged" in outcome.err
+    assert outcome.err.count("\n") == 1
