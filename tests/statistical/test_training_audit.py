@@ -25,7 +25,7 @@ from tacit.training import step as steps
 
 CONFIDENCE = 1 - 1e-6
 RUNS = 500
-CANARY = 10.0
+CANARY = 100.0
 
 
 @pytest.fixture(autouse=True)
