@@ -198,6 +198,10 @@ def _watched(
                 hook = _hook(name, routes, tape, served, counts, examples)
                 handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
         yield
+        if any(
+            counts[name] != len(routes.dimensions[name]) for name in counts if name not in routes.rewritten
+        ):
+            raise OtherRows
     finally:
         for handle in handles:
             handle.remove()

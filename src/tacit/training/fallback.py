@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -57,8 +57,11 @@ def _loop(one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, ta
             return leaf[number] if tree.batched(leaf) else leaf
 
         leaves = {name: each.clone().requires_grad_() for name, each in chosen.items()}
-        value = one(leaves, tree.mapped(pick, inputs), tree.mapped(pick, targets))
-        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+        with torch.enable_grad():
+            value = one(leaves, tree.mapped(pick, inputs), tree.mapped(pick, targets))
+        found: Sequence[Tensor | None] = [None] * len(leaves)
+        if value.requires_grad:
+            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
         for (name, leaf), each in zip(leaves.items(), found, strict=True):
             dense = each if each is None or each.layout == torch.strided else each.to_dense()
             rows[name].append(torch.zeros_like(leaf) if dense is None else dense)

@@ -6,6 +6,7 @@ can give their squared norms, give them outright, and give their weighted sum.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -185,11 +186,13 @@ class Matrix(Mended):
             return row_squares(self.held.flatten(1))
         if self.inputs.shape[1] == 1:
             sizes: list[Tensor] = [
-                torch.linalg.vector_norm(each[:, 0], dim=1) for each in (self.inputs, self.grads)
+                torch.linalg.vector_norm(each[:, 0], dim=1) + math.sqrt(each.shape[2] * _tiny(each))
+                for each in (self.inputs, self.grads)
             ]
             return (sizes[0] * sizes[1]).square_()
         left = self.inputs @ self.inputs.transpose(1, 2)
-        return self._mended(*gram_squares(left, self.gram.of(self.grads)))
+        widths = self.inputs.shape[2], self.grads.shape[2]
+        return self._mended(*gram_squares(left, self.gram.of(self.grads), widths))
 
     def _instantiate(self, rows: Tensor | None) -> Tensor:
         if rows is None and self.held is not None:
@@ -333,14 +336,25 @@ def merge(pieces: list[Piece]) -> Piece:
     return Plain(total)
 
 
-def gram_squares(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def gram_squares(left: Tensor, right: Tensor, widths: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """⟨left, right⟩ of each example's two Gram matrices, (examples, positions, positions) each.
 
-    With it, the square of the sum over positions of ‖a‖‖g‖, which bounds it.
+    With it, the square of the sum over positions of ‖a‖‖g‖, which bounds it. Products below the smallest
+    normal number are lost, at most ``width`` of them in an entry, and count for as much as the other
+    matrix is large: what may have been lost is added, so that no gradient is taken for a shorter one.
     """
-    diagonals = left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)
-    bound = diagonals.clamp_(min=0).sqrt_().sum(1).square_()
-    return torch.linalg.vecdot(left.flatten(1), right.flatten(1)), bound
+    diagonals = [each.diagonal(dim1=1, dim2=2) for each in (left, right)]
+    bound = (diagonals[0] * diagonals[1]).clamp_(min=0).sqrt_().sum(1).square_()
+    positions, tiny = left.shape[1], _tiny(left)
+    traces = [each.sum(1) for each in diagonals]
+    lost = positions * tiny * (widths[1] * traces[0] + widths[0] * traces[1])
+    lost += positions**2 * tiny * (1 + widths[0] * widths[1] * tiny)
+    return torch.linalg.vecdot(left.flatten(1), right.flatten(1)) + lost, bound
+
+
+def _tiny(values: Tensor) -> float:
+    """The smallest number that is surely not taken for 0."""
+    return float(torch.finfo(values.dtype).tiny)
 
 
 def row_squares(rows: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from tacit.errors import InvalidValue
 from tacit.training import tree
 from tacit.training.direct import QUESTIONS, Use, kind
 
@@ -73,6 +74,8 @@ class Watching(TorchFunctionMode):
         super().__init__()
         self.seen, self.examples = seen, examples
         self.behind = {each: frozenset({each}) for each in parameters}
+        self.in_loss = False
+        self._parameters = parameters
         self.answered: list[set[int]] = []
         self._alive: list[Tensor] = []
         self._data: set[int] = set()
@@ -97,6 +100,11 @@ class Watching(TorchFunctionMode):
         name = owner if own in ("__get__", "__set__") and owner else own
         if name in QUESTIONS and own != "__set__":
             return func(*args, **kwargs)
+        if self.in_loss and any(id(leaf) in self._parameters for leaf in tree.tensors((args, kwargs))):
+            raise InvalidValue(
+                "loss", "one that uses the model's parameters", "a function of outputs and targets alone",
+                "Penalise weights by the optimiser's weight_decay; what has layers belongs in the model.",
+            )  # fmt: skip
         tainted = self.tainted((args, kwargs))
         if not self.answered and (tainted or name in _DERIVING) and self._moves(name, own, args, kwargs):
             self.seen.moved.append(name)

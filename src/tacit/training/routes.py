@@ -245,7 +245,9 @@ def _observe(
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), slow_attention(model):
             with watching:
-                losses = loss(functional_call(model, seen.buffers, args, kwargs), targets)
+                outputs = functional_call(model, seen.buffers, args, kwargs)
+                watching.in_loss = True
+                losses = loss(outputs, targets)
             check_losses(losses, size)
             if losses.requires_grad:
                 found = torch.autograd.grad(losses.sum(), list(chosen.values()), allow_unused=True)
