@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from tacit.randomness import Source
-from tacit.training.noise import _box_muller, normal
+from tacit.training.noise import _polar, normal
 from tacit.training.sampling import Fixed, Poisson, Shuffle
 
 LEAST = 1e-6
@@ -97,5 +97,9 @@ def test_no_grid_shows_in_pairs_of_noise() -> None:
             found.append(abs(places - np.round(places)))
         return float(np.mean(np.concatenate(found)))
 
-    assert distance(_box_muller) < 0.1
+    def single(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
+        radius, angle = _polar(source, count // 2, dtype)
+        return torch.cat([radius * angle.cos(), radius * angle.sin()])
+
+    assert distance(single) < 0.1
     assert 0.2 < distance(normal) < 0.3

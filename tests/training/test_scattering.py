@@ -54,7 +54,7 @@ def morlet(sides: tuple[int, int], scale: int, angle: float, orientations: int) 
         sides,
         lambda x, y: bell(*turned(x, y), along, across) * np.exp(1j * frequency * turned(x, y)[0]),
     )
-    return wave - wave.sum() / plain.sum() * plain
+    return np.asarray(wave - wave.sum() / plain.sum() * plain)
 
 
 def slow(image: Array, scales: int, orientations: int) -> list[Array]:
@@ -254,7 +254,7 @@ def test_precision_follows_the_input() -> None:
 def test_bad_arguments() -> None:
     for wrong in ({"scales": 0}, {"scales": 1.5}, {"orientations": 0}, {"orientations": True}, {"order": 3}):
         with pytest.raises(InvalidValue):
-            Scattering((28, 28), **wrong)  # type: ignore[arg-type]
+            Scattering((28, 28), **wrong)
     for shape in ((28,), (28, 28, 1), 28, (28.0, 28), (4, 28)):
         with pytest.raises(InvalidValue):
             Scattering(shape)  # type: ignore[arg-type]

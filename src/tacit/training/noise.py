@@ -24,26 +24,28 @@ from torch import Tensor
 
 from tacit.randomness import Source
 
-_BLOCK = 1 << 18
+_BLOCK = 1 << 17
 
 
 def normal(source: Source, count: int, dtype: torch.dtype) -> Tensor:
     """Independent standard normal numbers, each from two others."""
-    one, two = _box_muller(source, count, dtype), _box_muller(source, count, dtype)
-    return one.add_(two).mul_(math.sqrt(0.5))
-
-
-def _box_muller(source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    bits, words, real = (31, np.int32, np.float32) if dtype == torch.float32 else (62, np.int64, np.float64)
-    made = torch.empty(count, dtype=torch.float32 if bits == 31 else torch.float64)
-    for part in torch.split(made, _BLOCK):
+    made = torch.empty(count, dtype=torch.float32 if dtype == torch.float32 else torch.float64)
+    for part in torch.split(made, _BLOCK) if count > _BLOCK else (made,):
         half = -(-len(part) // 2)
-        drawn = source.words(2 * half, words)
-        # In (0, 1], and as precise near 0 as floating point is: the tails come from there.
-        share = torch.from_numpy((drawn[:half] & (2**bits - 1)).astype(real)).add_(0.5).mul_(2.0**-bits)
-        radius = share.log_().mul_(-2).sqrt_()
-        angle = torch.from_numpy(drawn[half:].astype(real)).mul_(math.pi / 2 ** (words().itemsize * 8 - 1))
-        torch.mul(radius, angle.cos(), out=part[:half])
-        rest = len(part) - half
-        torch.mul(radius[:rest], angle.sin_()[:rest], out=part[half:])
+        radius, angle = _polar(source, 2 * half, dtype)
+        for place, turned in ((slice(half), angle.cos()), (slice(half, len(part)), angle.sin_())):
+            turned.mul_(radius)
+            rest = place.stop - (place.start or 0)
+            torch.add(turned[:rest], turned[half : half + rest], out=part[place])
+        part.mul_(math.sqrt(0.5))
     return made
+
+
+def _polar(source: Source, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Radius and angle of so many pairs of normal numbers (Box and Muller 1958)."""
+    bits, words, real = (31, np.int32, np.float32) if dtype == torch.float32 else (62, np.int64, np.float64)
+    drawn = source.words(2 * count, words)
+    # In (0, 1], and as precise near 0 as floating point is: the tails come from there.
+    share = torch.from_numpy((drawn[:count] & (2**bits - 1)).astype(real)).add_(0.5).mul_(2.0**-bits)
+    angle = torch.from_numpy(drawn[count:].astype(real)).mul_(math.pi / 2 ** (words().itemsize * 8 - 1))
+    return share.log_().mul_(-2).sqrt_(), angle

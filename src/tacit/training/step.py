@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,17 +24,29 @@ from tacit.training.selftest import check_apart, check_clipping, check_noise, fi
 _TESTS = 10
 
 
-@dataclass(frozen=True)
 class Seen:
     """What the curator may look at and must not publish: no noise was added to it.
 
-    ``examples`` in the batch, their mean ``loss``, and the ``clipped`` share of gradients longer than
-    clip_norm; NaN where the batch was empty.
+    Computed when it is asked for; NaN where the batch was empty.
     """
 
-    examples: int
-    loss: float
-    clipped: float
+    def __init__(self, norms: Tensor, losses: Tensor, clip_norm: float) -> None:
+        self._norms, self._losses, self._clip_norm = norms, losses, clip_norm
+
+    @property
+    def examples(self) -> int:
+        """Examples in the batch."""
+        return len(self._norms)
+
+    @property
+    def loss(self) -> float:
+        """Their mean loss."""
+        return float(self._losses.double().mean()) if len(self._losses) else math.nan
+
+    @property
+    def clipped(self) -> float:
+        """The share of gradients longer than clip_norm."""
+        return float((self._norms > self._clip_norm).double().mean()) if self.examples else math.nan
 
 
 class PrivateStep:
@@ -82,7 +93,7 @@ class PrivateStep:
         with torch.random.fork_rng(devices=[]), self.group.whole(self.model):
             torch.default_generator.manual_seed(self.source.bits(63))
             total, norms, losses = self._summed(parts)
-        seen = _seen(norms, losses, self.clip_norm)
+        seen = Seen(norms, losses, self.clip_norm)
         self._add_noise(total, norms)
         self._releases += 1
         if self._releases % max(1, self.plan.steps // _TESTS) == 0:
@@ -191,14 +202,6 @@ class PrivateStep:
         scale = self.plan.sensitivity / self.plan.clip_norm
         spread = self.plan.clipping.count_noise * self.plan.batch_size * scale / math.sqrt(self.group.size)
         return count + spread * float(normal(self.source, 1, torch.float64))
-
-
-def _seen(norms: Tensor, losses: Tensor, clip_norm: float) -> Seen:
-    return Seen(
-        examples=len(norms),
-        loss=float(losses.float().mean()) if len(losses) else math.nan,
-        clipped=float((norms > clip_norm).float().mean()) if len(norms) else math.nan,
-    )
 
 
 def _cut(inputs: Any, targets: Any, size: int) -> tuple[Pair, list[Pair]]:
