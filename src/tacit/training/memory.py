@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit.training import tree
-from tacit.training.data import Examples
+from tacit.training.data import Examples, Pair
 
 if TYPE_CHECKING:
     from tacit.training.step import PrivateStep
@@ -20,15 +20,19 @@ _COPIES = 3
 _MOST = 1 << 16
 
 
-def fitting_batch(core: PrivateStep, examples: Examples) -> int:
-    """The most examples whose activations take a quarter of the free memory.
+def first_pair(examples: Examples) -> Pair | None:
+    """The first example, as a batch of one, if there is any."""
+    return next(next(examples.batches([np.zeros(1, np.int64)], 1))) if len(examples) else None
 
-    Measured on the first example, once and twice: what backpropagation keeps for one more, three
+
+def fitting_batch(core: PrivateStep, pair: Pair | None) -> int:
+    """The most entries whose activations take a quarter of the free memory.
+
+    Measured on the first of these, once and twice: what backpropagation keeps for one more, three
     times over for its gradient and what the engine holds. The result depends on shapes alone.
     """
-    if not len(examples):
+    if pair is None:
         return _MOST
-    pair = next(next(examples.batches([np.zeros(1, np.int64)], 1)))
     one, two = (_kept(core, _repeated(pair, count)) for count in (1, 2))
     return max(1, min(_MOST, int(_SHARE * _free(core) / max(1, _COPIES * (two - one)))))
 

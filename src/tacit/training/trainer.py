@@ -21,7 +21,7 @@ from tacit.training.checkpoint import Checkpoint
 from tacit.training.data import Pair, examples_of
 from tacit.training.distributed import facts_of, group_for
 from tacit.training.losses import per_example
-from tacit.training.memory import fitting_batch
+from tacit.training.memory import first_pair, fitting_batch
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
 from tacit.training.saving import PATH, write
@@ -180,7 +180,7 @@ class Trainer:
         be empty; take the step all the same. End the loop early by :meth:`stop`: after ``break`` the model
         is not averaged, and a checkpoint counts its whole block as taken.
         """
-        for parts in self._steps(dataset, resume=resume):
+        for parts in self._steps(dataset, resume=resume, own_loop=True):
             with self._group.failing():
                 inputs, targets = _joined(list(parts))
                 self._waiting = tree.examples(inputs, targets)
@@ -201,6 +201,8 @@ class Trainer:
             raise InvalidValue(
                 "inputs", "another number of examples", "the batch that was drawn, transformed row by row"
             )
+        if self._core.physical_batch is None and self._waiting and self._group.size == 1:
+            self._fit_to_memory((inputs, targets))
         self._waiting = None
         self._take([(inputs, targets)])
 
@@ -213,12 +215,16 @@ class Trainer:
         if self._group.rank == 0:
             write(path, whole, {"guarantee": self.guarantee.to_json()}, overwrite=overwrite)
 
-    def _steps(self, dataset: Any, *, resume: bool) -> Iterator[Iterable[Pair]]:
+    def _fit_to_memory(self, pair: Pair | None) -> None:
+        with self._group.whole(self.model):
+            self._core.physical_batch = max(1, fitting_batch(self._core, pair) // self._views)
+
+    def _steps(self, dataset: Any, *, resume: bool, own_loop: bool = False) -> Iterator[Iterable[Pair]]:
         """The parts of each batch, to be taken as a step before the next is asked for."""
         with self._group.failing():
-            yield from self._agreed_steps(dataset, resume=resume)
+            yield from self._agreed_steps(dataset, resume=resume, own_loop=own_loop)
 
-    def _agreed_steps(self, dataset: Any, *, resume: bool) -> Iterator[Iterable[Pair]]:
+    def _agreed_steps(self, dataset: Any, *, resume: bool, own_loop: bool) -> Iterator[Iterable[Pair]]:
         if group_for(self.model).size != self._group.size:
             raise InvalidValue(
                 "torch.distributed", "initialised later", "initialised before the trainer is made"
@@ -244,15 +250,15 @@ class Trainer:
         if stages:
             self._account.pay(stages[0][1])
         draw = plan.sampler.draws(self._source, len(examples))
-        if self._core.physical_batch is None:
-            with self._group.whole(self.model):
-                self._core.physical_batch = max(1, fitting_batch(self._core, examples) // self._views)
+        if self._core.physical_batch is None and not own_loop:
+            self._fit_to_memory(first_pair(examples))
+        size = self._core.physical_batch or max(1, len(examples))
         try:
             for first, last in stages:
                 if self._stops():
                     break
                 self._account.pay(last)
-                parts = examples.batches(map(draw, range(first, last)), self._core.physical_batch)
+                parts = examples.batches(map(draw, range(first, last)), size)
                 for number in range(first, last):
                     if number > first and self._stops():
                         break
