@@ -99,7 +99,7 @@ def test_no_grid_shows_in_pairs_of_noise() -> None:
 
     def single(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
         radius, angle = _polar(source, count // 2, dtype)
-        return torch.cat([radius * angle.cos(), radius * angle.sin()])
+        return torch.cat([radius * angle.cos(), radius * angle.sin()]) * 2**0.5
 
     assert distance(single) < 0.1
     assert 0.2 < distance(normal) < 0.3
