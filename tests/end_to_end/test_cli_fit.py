@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from commands import Outcome, Run, commands
 from tacit import Budget, Ledger, Unit
-from tacit.cli import main
 from tacit.estimators.saving import load
 from tacit.tables.source import Source
 
@@ -38,23 +35,6 @@ bounds = [0, 100]
 PERSON = '[unit]\ncolumn = "person"\nrows = 2\n' + SCHEMA
 WITH_TEXT = SCHEMA + '[columns.job]\ntype = "text"\n'
 OPEN = SCHEMA.replace('categories = ["low", "high"]\n', "").replace("bounds = [0, 100]\n", "")
-
-
-@dataclass
-class Outcome:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    def good(self) -> Outcome:
-        """The outcome, if it is a success."""
-        assert self.code == 0, self.err
-        return self
-
-
-Run = Callable[..., Outcome]
 
 
 def write_rows(path: str, rows: int, seed: int) -> None:
@@ -82,16 +62,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     Ledger.open("study.db", Budget(epsilon=3.0, delta=1e-5)).close()
     Ledger.open("person.db", Budget(epsilon=3.0, delta=1e-5), unit=Unit("person", 2)).close()
 
-    def command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["tacit", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            main()
-        shown = capsys.readouterr()
-        code = exit.value.code
-        return Outcome(0 if code is None else int(code), shown.out, shown.err)
-
-    return command
+    return commands(monkeypatch, capsys)
 
 
 def fit(run: Run, *more: str, **changed: str) -> Outcome:

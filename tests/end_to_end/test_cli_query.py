@@ -8,14 +8,13 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import Outcome, Run, commands
 from tacit import Budget, Ledger
-from tacit.cli import main
 from tacit.tables.source import Source
 
 SCHEMA = """
@@ -43,21 +42,6 @@ type = "integer"
 PERSON = SCHEMA.replace("rows = 1200", '[unit]\ncolumn = "person"\nrows = 2')
 
 
-class Outcome:
-    """What a command printed, and its exit code."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Outcome]
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs ``tacit`` in a folder with data.csv, schema.toml and study.db, a ledger with ε = 1."""
@@ -74,16 +58,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     Path("person.toml").write_text(PERSON, encoding="utf-8")
     Ledger.open("study.db", Budget(epsilon=1.0)).close()
 
-    def command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["tacit", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            main()
-        shown = capsys.readouterr()
-        code = exit.value.code
-        return Outcome(0 if code is None else int(code), shown.out, shown.err)
-
-    return command
+    return commands(monkeypatch, capsys)
 
 
 def ask(run: Run, *arguments: str, ledger: str = "study.db", epsilon: str = "0.2") -> Outcome:

@@ -10,8 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from commands import Outcome, Run, commands  # noqa: E402
 from tacit import Budget, Ledger, Unit  # noqa: E402
-from tacit.cli import main  # noqa: E402
 from tacit.training import Trainer, load  # noqa: E402
 from tacit.training import networks as networks_module  # noqa: E402
 from tacit.training.architectures import RECIPES, architecture, fixed_part  # noqa: E402
@@ -29,23 +28,6 @@ from tacit.training.networks import Network, network_at  # noqa: E402
 from tacit.training.sources import Found, Where, find, valid_labels  # noqa: E402
 
 SIDE = 12
-
-
-@dataclass
-class Outcome:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    def good(self) -> Outcome:
-        """The outcome, if it is a success."""
-        assert self.code == 0, self.err
-        return self
-
-
-Run = Callable[..., Outcome]
 
 
 def drawn(rows: int, seed: int) -> tuple[Any, Any]:
@@ -82,16 +64,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         np.savez(f"{name}.npz", x=images, y=labels)
     Ledger.open("study.db", Budget(epsilon=5.0, delta=1e-4)).close()
 
-    def command(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["tacit", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            main()
-        shown = capsys.readouterr()
-        code = exit.value.code
-        return Outcome(0 if code is None else int(code), shown.out, shown.err)
-
-    return command
+    return commands(monkeypatch, capsys)
 
 
 def train(run: Run, *more: str, **changed: str) -> Outcome:
