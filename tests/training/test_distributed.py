@@ -117,10 +117,12 @@ def test_stopped_and_resumed_together(run: SimpleNamespace) -> None:
     assert both(run, "stopping", "steps") == (3, 3)
     assert both(run, "stopping", "again") == (9, 9)
     for labels in both(run, "stopping", "labels"):
-        assert labels == ["", " resumed 1", " finished"]
+        assert labels[0] == ""
+        assert len(set(labels)) == len(labels)
+        assert {" from step 0", " from step 3"} < set(labels)
     assert torch.equal(*both(run, "stopping", "weights"))
-    for refused in both(run, "stopping", "others"):
-        assert refused.startswith("LedgerError: The run 'training [")
+    # A finished run has no steps left to take, whoever goes on with it.
+    assert both(run, "stopping", "others") == ("no error", "no error")
 
 
 def test_processes_without_examples(run: SimpleNamespace) -> None:

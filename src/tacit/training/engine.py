@@ -66,11 +66,11 @@ def clipped_gradient_sum(
     >>> from torch import nn
     >>> model = nn.Linear(2, 1, bias=False)
     >>> loss = lambda outputs, targets: (outputs[:, 0] - targets).square() / 2
-    >>> inputs = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    >>> inputs = torch.tensor([[3.0, 4.0], [0.03, 0.04]])
     >>> targets = model(inputs)[:, 0].detach() - 2
     >>> total, norms = clipped_gradient_sum(model, loss, inputs, targets, clip_norm=1.0)
     >>> print(total["weight"], norms)
-    tensor([[0.6000, 0.8000]]) tensor([10.,  0.])
+    tensor([[0.6600, 0.8800]]) tensor([10.0000,  0.1000])
     """
     clip_norm = checked_clip_norm(clip_norm)
     clipped = clipped_gradients(model, loss, inputs, targets, clip_norm)
