@@ -108,7 +108,9 @@ def test_no_second_pass(name: str) -> None:
     """Common ways to use a parameter outside layers are served without the fallback."""
     make, draw = ZOO[name]
     model, inputs = make(), draw()
-    routes = routes_for(Parts(model), squared, inputs, torch.randn(BATCH))
+    targets = torch.randn(BATCH)
+    clipped_gradient_sum(model, squared, inputs, targets, 1.0)
+    routes = routes_for(Parts(model), squared, inputs, targets, lambda made: pytest.fail("not kept"))
     assert routes.fallback == ()
 
 

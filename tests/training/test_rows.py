@@ -203,3 +203,60 @@ def test_masks_do_not_decide_whether_it_runs(eval_mode: bool, left: bool) -> Non
     inputs = {"src": torch.randn(3, 5, 4), "src_key_padding_mask": mask}
     _, norms = clipped_gradient_sum(model, summed, inputs, torch.ones(3), CLIP)
     assert norms.isfinite().all()
+
+
+class Reduced(nn.Module):
+    """Spreads a parameter over the examples and averages it again."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(4))
+        self.layer = nn.Linear(3, 4)
+        self.how = how
+
+    def forward(self, x: Tensor) -> Tensor:
+        count = len(x)
+        if self.how == "mean":
+            return x * self.scale.expand(count, -1).mean(0)
+        if self.how == "first":
+            return x * self.scale.expand(count, -1)[0]
+        if self.how == "layer":
+            return x * self.layer(torch.ones(count, 3)).mean(0)
+        if self.how == "backwards":
+            hidden = x[torch.arange(count - 1, -1, -1)] * self.scale
+            return hidden[torch.arange(count - 1, -1, -1)]
+        if self.how == "rolled":
+            hidden = torch.cat([x, x])[1 : count + 1] * self.scale
+            return torch.cat([hidden, hidden])[count - 1 : 2 * count - 1]
+        raise ValueError(self.how)
+
+
+@pytest.mark.parametrize("how", ["mean", "first", "layer", "backwards", "rolled"])
+@pytest.mark.parametrize("examples", [2, 3, 40])
+def test_rows_that_are_nobodys_are_bounded(how: str, examples: int) -> None:
+    torch.manual_seed(3)
+    model = Reduced(how)
+    x, targets = torch.randn(examples, 4), torch.randn(examples)
+    total, norms = clipped_gradient_sum(model, summed, x, targets, 0.1)
+    alone = [clipped_gradient_sum(model, summed, x[[i]], targets[[i]], 0.1) for i in range(examples)]
+    assert torch.allclose(norms, torch.cat([each for _, each in alone]), rtol=1e-4)
+    added = {name: sum(each[name] for each, _ in alone) for name in total}
+    assert distance(total, added) < 1e-4  # type: ignore[arg-type]
+
+
+def test_a_layer_called_by_the_chunk_is_exact() -> None:
+    class Chunked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.LSTM(4, 3, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([self.layer(x[at : at + 4])[0] for at in range(0, len(x), 4)])
+
+    model = Chunked()
+    for examples in (3, 4, 5, 8):
+        x, targets = torch.randn(examples, 2, 4), torch.ones(examples)
+        total, norms = clipped_gradient_sum(model, summed, x, targets, 0.1)
+        alone = [clipped_gradient_sum(model, summed, x[[i]], targets[[i]], 0.1) for i in range(examples)]
+        assert torch.allclose(norms, torch.cat([each for _, each in alone]), rtol=1e-4)
+        assert distance(total, {k: sum(each[k] for each, _ in alone) for k in total}) < 1e-4  # type: ignore[misc]

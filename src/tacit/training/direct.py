@@ -188,7 +188,8 @@ class _Direct(TorchFunctionMode):
             if leaf is own:
                 return [(parameter, Plain(values.to(torch.promote_types(values.dtype, torch.float32))))]
         options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": True}
-        found = torch.autograd.grad(own, self.leaves, values.to(own.dtype), **options)
+        with torch._C.DisableTorchFunction():
+            found = torch.autograd.grad(own, self.leaves, values.to(own.dtype), **options)
         return [
             (parameter, Plain(each.to(torch.promote_types(each.dtype, torch.float32))))
             for parameter, each in zip(self.parameters, found, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import InvalidValue
+from tacit.errors import EngineFailed, InvalidValue
 from tacit.training import rewrites, rules, tree
 from tacit.training.checking import check_model
 from tacit.training.clipping import Clipping, Flat, checked_clip_norm
@@ -27,6 +27,7 @@ from tacit.training.routes import (
     slow_attention,
 )
 from tacit.training.tape import OtherRows, Pieces, Tape
+from tacit.training.verifying import holds
 from tacit.training.views import grouped
 
 _FLAT = Flat()
@@ -119,7 +120,9 @@ def clipped_gradients(
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
     with _precision(like.device, autocast), slow_attention(model):
-        routes = routes_for(parts, loss, inputs, targets)
+        routes = routes_for(
+            parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
+        )
         try:
             pieces, losses = _pieces(parts, loss, inputs, targets, routes, entries, views)
         except OtherRows:
@@ -129,7 +132,8 @@ def clipped_gradients(
         if views > 1:
             pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
         squares = {name: piece.squares() for name, piece in pieces.items()}
-        assert all(len(each) == entries // views for each in squares.values())
+        if any(len(each) != entries // views for each in squares.values()):
+            raise EngineFailed("A layer gave gradients for another number of examples.", "Report the model.")
         if squares:
             weights, norms = rule.factors(squares, clip_norm, len(trainable))
         else:
@@ -162,24 +166,32 @@ def _pieces(
     pieces: dict[str, Piece] = {}
     losses = None
     if len(routes.fallback) < len(trainable):
-        served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
-        tape = Tape()
-        args, kwargs = tree.arguments(inputs)
-        watched = _watched(parts.layers, routes, tape, served, entries)
-        alone = direct(routes.places, {name: trainable[name] for name in routes.direct}, tape, entries)
-        with torch.enable_grad(), constants(trainable), watched, alone:
-            losses = loss(model(*args, **kwargs), targets)
-            check_losses(losses, entries)
-            with torch.autocast(losses.device.type, enabled=False):
-                received = tape.run(losses if views == 1 else losses / views)
-            losses = losses.detach()
-        pieces = {served[key]: merge(found) for key, found in received.items()}
+        pieces, losses = _taped(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
         found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
         for name, values in found.items():
             values = values.to(wide(values.dtype))
             pieces[name] = Plain(values if views == 1 else values / views)
     return pieces, losses
+
+
+def _taped(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
+) -> tuple[dict[str, Piece], Tensor]:
+    """What parameters received by way of the tape, and the losses."""
+    trainable = parts.trainable
+    served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
+    tape = Tape()
+    args, kwargs = tree.arguments(inputs)
+    watched = _watched(parts.layers, routes, tape, served, entries)
+    alone = direct(routes.places, {name: trainable[name] for name in routes.direct}, tape, entries)
+    with torch.enable_grad(), constants(trainable), watched, alone:
+        losses = loss(parts.model(*args, **kwargs), targets)
+        check_losses(losses, entries)
+        with torch.autocast(losses.device.type, enabled=False):
+            received = tape.run(losses if views == 1 else losses / views)
+        losses = losses.detach()
+    return {served[key]: merge(found) for key, found in received.items()}, losses
 
 
 @contextmanager
@@ -193,20 +205,39 @@ def _watched(
         for name in routes.dimensions:
             layer = layers[name]
             if name in routes.rewritten:
-                layer.forward = rewrites.rewritten(layer, tape, served)
+                forward = rewrites.rewritten(layer, tape, served)
+                layer.forward = _counted(name, forward, routes, counts, examples)
             else:
                 hook = _hook(name, routes, tape, served, counts, examples)
                 handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
         yield
-        if any(
-            counts[name] != len(routes.dimensions[name]) for name in counts if name not in routes.rewritten
-        ):
-            raise OtherRows
     finally:
         for handle in handles:
             handle.remove()
         for name in routes.rewritten & routes.dimensions.keys():
             layers[name].__dict__.pop("forward", None)
+
+
+def _call(name: str, args: Any, kwargs: Any, routes: Routes, counts: dict[str, int], examples: int) -> int:
+    """The number of this call of a layer, if it has its examples where they were when it was watched."""
+    number, calls = counts[name], routes.dimensions[name]
+    counts[name] += 1
+    values = layer_input(args, kwargs)
+    if number >= len(calls) or not isinstance(values, Tensor) or torch._C._functorch.is_batchedtensor(values):
+        raise OtherRows
+    if values.dim() <= calls[number] or values.shape[calls[number]] != examples:
+        raise OtherRows
+    return number
+
+
+def _counted(
+    name: str, forward: Callable[..., Any], routes: Routes, counts: dict[str, int], examples: int
+) -> Callable[..., Any]:
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        _call(name, args, kwargs, routes, counts, examples)
+        return forward(*args, **kwargs)
+
+    return counted
 
 
 def _hook(
@@ -215,11 +246,8 @@ def _hook(
     dimensions = routes.dimensions[name]
 
     def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
-        number = counts[name]
-        counts[name] += 1
+        number = _call(name, args, kwargs, routes, counts, examples)
         values = layer_input(args, kwargs).detach()
-        if number >= len(dimensions) or values.shape[dimensions[number]] != examples:
-            raise OtherRows
         version = values._version
         rule = rules.rule_for(layer)
         assert rule is not None

@@ -40,7 +40,7 @@ _ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), (2, 0)),
     **dict.fromkeys(("roll", "take_along_dim", "repeat_interleave"), (2, None)),
     **dict.fromkeys(("take", "index_put", "index_put_", "_pack_padded_sequence"), (9, None)),
-    **dict.fromkeys(("msort", "flipud", "vsplit"), (9, 0)),
+    **dict.fromkeys(("msort", "flipud", "vsplit", "__reversed__"), (9, 0)),
     **dict.fromkeys(("fliplr", "hsplit"), (9, 1)),
     "dsplit": (9, 2),
     "rot90": (2, (0, 1)),
@@ -157,6 +157,7 @@ class Watching(TorchFunctionMode):
             place, default = _ALONG[name]
             along = kwargs.get("dim", kwargs.get("dims", kwargs.get("axis", default)))
             along = args[place] if len(args) > place else along
+            along = args[1:] if name == "flip" and len(args) > 2 else along
             return self._touches(subject, along)
         return False
 
@@ -202,6 +203,11 @@ class Watching(TorchFunctionMode):
                 whole = each.start in (None, 0) and each.step in (None, 1)
                 if not whole or not (each.stop is None or (isinstance(each.stop, int) and each.stop >= size)):
                     return True
-            elif not (isinstance(each, Tensor) and id(each) in self._counted):
+            elif not (isinstance(each, Tensor) and id(each) in self._counted and _in_order(each, size)):
                 return True
         return False
+
+
+def _in_order(index: Tensor, size: int) -> bool:
+    """Whether an index is 0, 1, 2 … in its first dimension."""
+    return index.numel() == size and index.flatten().tolist() == list(range(size))

@@ -83,7 +83,8 @@ def _one(
     alone = kind == "GRU"
 
     def emit(states: Tensor, grads: Tensor, *names: str) -> None:
-        grads = grads.transpose(0, 1)
+        dtype = torch.promote_types(grads.dtype, torch.float32)
+        grads, states = grads.transpose(0, 1).to(dtype), states.transpose(0, 1).to(dtype)
         shift = Shift(grads)
         for name in names:
             parameter = weights[name]
@@ -93,7 +94,7 @@ def _one(
                 tape.add((parameter, shift))
             else:
                 shared = Gram() if alone or name == "weight_hr" else gram
-                piece = Matrix(states.transpose(0, 1), grads, parameter.shape, gram=shared)
+                piece = Matrix(states, grads, parameter.shape, gram=shared)
                 tape.add((parameter, piece))
 
     biases = [weights["bias_ih"], weights["bias_hh"]]

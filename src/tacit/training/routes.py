@@ -9,7 +9,7 @@ no one dimension, is left to the fallback; so is the whole model where rows need
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -60,8 +60,11 @@ class Parts:
                     self.trainable[f"{prefix}.{name}" if prefix else name] = each
 
 
-def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> Routes:
-    """The routes for this model as it stands and examples of these shapes; made once, then kept."""
+def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes], bool]) -> Routes:
+    """The routes for this model as it stands and examples of these shapes; made once, then kept.
+
+    Routes that do not ``hold`` when tried are not used: the model is left to the fallback.
+    """
     model = parts.model
     key = (
         tuple(
@@ -77,8 +80,15 @@ def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> Routes:
     if key not in kept:
         if len(kept) >= _MOST_ROUTES:
             kept.clear()
-        kept[key] = _make(model, loss, inputs, targets)
+        made = _make(model, loss, inputs, targets)
+        served = len(made.fallback) < len(parts.trainable)
+        kept[key] = everything_by_itself(parts) if served and not hold(made) else made
     return kept[key]
+
+
+def forget(model: nn.Module) -> None:
+    """Find the routes of a model anew: it may do otherwise than when it was watched."""
+    _ROUTES.pop(model, None)
 
 
 def everything_by_itself(parts: Parts) -> Routes:
@@ -116,7 +126,7 @@ def _make(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Routes:
         _observe(model, loss, inputs, targets, row, size, watched, set(trainable))
         for row, size in ((0, 2), (examples - 1, 3))
     )
-    _check_buffers(two, three)
+    _check_buffers(model, two, three)
     _check_axes(watched, two, three)
     if two.moved and three.moved:
         return Routes({}, frozenset(), tuple(trainable.values()))
@@ -163,15 +173,24 @@ def _places(two: list[Use], three: list[Use], left: set[int]) -> tuple[int, ...]
     )
 
 
-def _check_buffers(two: Seen, three: Seen) -> None:
-    for name, each in two.buffers.items():
-        other = three.buffers[name]
-        if each.shape != other.shape or not torch.equal(each, other):
+def _check_buffers(model: nn.Module, two: Seen, three: Seen) -> None:
+    """Refuse buffers that a forward pass changes, other than a count of passes."""
+    for name, before in model.named_buffers():
+        after = two.buffers[name], three.buffers[name]
+        counts = before.dim() == 0 and not before.is_floating_point() and _equal(*after)
+        if not counts and not all(_equal(before, each) for each in after):
             raise InvalidValue(
                 f"buffer {name!r}", "changed by a forward pass",
                 "the same whatever examples the model sees",
                 "It would keep a statistic of the data that no noise covers; keep it out of training.",
             )  # fmt: skip
+
+
+def _equal(one: Tensor, two: Tensor) -> bool:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return False
+    same = one == two
+    return bool((same | ((one != one) & (two != two))).all())
 
 
 def _check_axes(watched: dict[str, nn.Module], two: Seen, three: Seen) -> None:

@@ -31,8 +31,14 @@ class Rule:
     def fits(self, layer: nn.Module, dimension: int, dimensions: int) -> bool:
         """Whether the rule covers a call whose input has its examples along ``dimension``."""
         if self.first_only:
-            return dimension == 0
+            return dimension == 0 and not _overhangs(layer)
         return dimension < dimensions - self.trailing(layer)
+
+
+def _overhangs(layer: Any) -> bool:
+    """Whether a transposed convolution has outputs that none of its inputs reach."""
+    more = getattr(layer, "output_padding", ())
+    return any(each >= step for each, step in zip(more, getattr(layer, "stride", ()), strict=False))
 
 
 def rule_for(layer: nn.Module) -> Rule | None:

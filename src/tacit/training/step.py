@@ -19,6 +19,7 @@ from tacit.training.fallback import Loss
 from tacit.training.memory import out_of_memory
 from tacit.training.noise import normal
 from tacit.training.plan import Plan
+from tacit.training.routes import forget
 from tacit.training.selftest import check_apart, check_clipping, check_noise, finite_rows
 
 _TESTS = 10
@@ -143,6 +144,7 @@ class PrivateStep:
 
     def _test(self, inputs: Any, targets: Any) -> None:
         """Compare a few of these examples together and alone, and one of them with plain backpropagation."""
+        forget(self.model)
         facts = (self.views, self.autocast)
         rows = finite_rows(self.model, self.loss, inputs, targets, *facts)
         if len(rows) < 2:

@@ -45,6 +45,8 @@ class Tape:
 
     def watch(self, output: Tensor, make: Callable[[Tensor], Pieces]) -> Tensor:
         """Watch an output; ``make`` turns its gradient into the pieces of the parameters behind it."""
+        if not torch.is_grad_enabled():
+            return output
         if not output.requires_grad:
             output = _Start.apply(output, self.anchor)  # type: ignore[no-untyped-call]
 
