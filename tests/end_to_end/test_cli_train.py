@@ -407,6 +407,15 @@ def test_other_commands_do_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A shell that starts the tests in the background has them ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_stopped_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Trainer._take
 

@@ -52,7 +52,8 @@ class Run:
             seeded_start(network, self.seed)
         trainer = self.settings.trainer(
             network, self.planned, self.book,
-            label=self.label, progress=bar, checkpoint=checkpoint, random_state=self.seed,
+            label=self.label, progress="public" if bar is None else bar, checkpoint=checkpoint,
+            random_state=self.seed,
         )  # fmt: skip
         fixed, _ = network.split()
         examples = Later(self.found, len(network.classes_), network.prepare, fixed, say)

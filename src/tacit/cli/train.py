@@ -228,6 +228,11 @@ def train(
             if test_dataset is not None and test_epsilon is not None:
                 other = stack.enter_context(_ledger(ledger, test_dataset, 0.0))
             place = runs.find(test, replace(where, test=True, classes=found.classes))
+            if place.identity == found.identity and (test_public or test_dataset is not None):
+                raise InvalidValue(
+                    "--test", str(test), "other examples than the ones trained on",
+                    "What is measured on the training examples has to be paid for: use --test-epsilon alone.",
+                )  # fmt: skip
             trial = runs.NetworkTrial(
                 job, other, str(test), test_epsilon, [], f"test of the {job.label}", found=place, seed=seed
             )

@@ -78,7 +78,7 @@ class Account:
         """Steps paid according to the ledger."""
         if self.ledger is None:
             return self.paid
-        paid = sum(entry.label == self.label for entry in self.ledger.entries())
+        paid = sum(entry.label.endswith(f" [{self.run}]") for entry in self.ledger.entries())
         return sum(self.plan.stages()[:paid])
 
     def confirm(self, paid: int) -> None:
@@ -111,14 +111,14 @@ class Account:
 
     def claim(self, step: int) -> None:
         """Take the block of steps that begins here, which only one process ever can."""
-        self.group.together(lambda: self._claim(f"{self.label} from step {step}"))
+        self.group.together(lambda: self._claim(f" [{self.run}] from step {step}"))
 
-    def _claim(self, label: str) -> None:
+    def _claim(self, what: str) -> None:
         if self.ledger is None:
             return
-        with self.ledger.charge(events.Compose(()), label, noise="exact") as mine:
+        with self.ledger.charge(events.Compose(()), self.name + what, noise="exact") as mine:
             pass
-        first = next(entry for entry in self.ledger.entries() if entry.label == label)
+        first = next(entry for entry in self.ledger.entries() if entry.label.endswith(what))
         if first.number != mine.number:
             raise LedgerError(
                 f"Steps of the run {self.label!r} were taken already, from another copy of its checkpoint.",

@@ -228,8 +228,10 @@ class Later(Examples):
 
 
 def _tensor(values: Array) -> Tensor:
-    if values.dtype.kind == "u" and values.dtype != np.uint8:
-        values = values.astype(np.float32)
-    elif values.dtype == np.longdouble:
-        values = values.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if values.dtype.kind == "u" and values.dtype != np.uint8:
+            values = values.astype(np.float32)
+        elif values.dtype == np.longdouble:
+            values = values.astype(np.float64)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(np.ascontiguousarray(values))

@@ -58,9 +58,10 @@ class Progress:
 class Bar:
     """A bar with steps and ε so far, and the curator's own figures, marked as not for publication."""
 
-    def __init__(self, trainer: Trainer, wanted: bool | None) -> None:
+    def __init__(self, trainer: Trainer, wanted: bool | str | None) -> None:
         self.trainer = trainer
-        self._wanted = sys.stderr.isatty() if wanted is None else wanted
+        self._private = wanted != "public"
+        self._wanted = sys.stderr.isatty() if wanted in (None, "public") else bool(wanted)
         self._bar: Any = None
         self._every = max(1, trainer.plan.steps // _EPSILONS)
         self._next = 1
@@ -91,7 +92,7 @@ class Bar:
             self._epsilon = self.trainer.epsilon()
         seen = self.trainer.seen
         private = ""
-        if seen is not None:
+        if seen is not None and self._private:
             private = f"curator only: loss {seen.loss:.3f}, clipped {seen.clipped:.0%}"
         self._bar.update(
             self._task, completed=step, public=f"ε {self._epsilon:.3f} δ {self.trainer.plan.delta:g}",

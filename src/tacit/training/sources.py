@@ -32,6 +32,7 @@ Array = NDArray[Any]
 
 INPUTS = ("x", "X", "images", "inputs", "x_train", "X_train", "data")
 TARGETS = ("y", "Y", "labels", "targets", "y_train", "Y_train", "target")
+TEST_INPUTS, TEST_TARGETS = ("x_test", "X_test"), ("y_test", "Y_test")
 SUFFIXES = (".png", ".jpg", ".jpeg")
 _IDX = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile, struct.error)
@@ -56,6 +57,8 @@ class Found:
     classes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """The names of images, one for each example, where they are files."""
+    identity: str = ""
+    """Which examples these are: two sources of one identity hold the same."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,13 @@ def _npz(path: Path, where: Where) -> Found:
         raise _unusable(path, "cannot be read as .npz", "Write it with numpy.savez.") from None
     if not headers:
         raise _unusable(path, "holds no arrays", "Write it with numpy.savez(path, x=images, y=labels).")
-    x = _named(path, headers, "inputs", where.inputs, INPUTS)
+    inputs, targets = (TEST_INPUTS + INPUTS, TEST_TARGETS + TARGETS) if where.test else (INPUTS, TARGETS)
+    x = _named(path, headers, "inputs", where.inputs, inputs)
     shape, dtype = headers[x]
     form, arranged = _arranged(path, shape, dtype)
     y = None
     if where.labelled:
-        y = _named(path, headers, "targets", where.targets, TARGETS)
+        y = _named(path, headers, "targets", where.targets, targets)
         _check_labels(path, y, *headers[y], rows=shape[0])
 
     def read() -> tuple[Array, Array | None]:
@@ -129,7 +133,7 @@ def _npz(path: Path, where: Where) -> Found:
         return form(images), labels
 
     known = f"array {x!r} of {_times(arranged)} {dtype}" + ("" if y is None else f", labels in {y!r}")
-    return Found(str(path), shape[0], arranged, known, read)
+    return Found(str(path), shape[0], arranged, known, read, identity=f"{path.resolve()} {x}")
 
 
 def _npy_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -229,10 +233,11 @@ def _idx(images: Path, labels: Path | None, where: Where) -> Found:
         _check_labels(labels, labels.name, *header, rows=shape[0])
 
     def read() -> tuple[Array, Array | None]:
-        found = None if header is None or labels is None else _idx_values(labels, *header)
+        found = None if header is None or labels is None else _idx_values(labels, *header).reshape(-1)
         return form(_idx_values(images, shape, dtype)), found
 
-    return Found(str(images), shape[0], arranged, f"images of {_times(arranged)} {dtype}", read)
+    known = f"images of {_times(arranged)} {dtype}"
+    return Found(str(images), shape[0], arranged, known, read, identity=str(images.resolve()))
 
 
 def _beside(images: Path) -> Path:
@@ -243,7 +248,9 @@ def _beside(images: Path) -> Path:
 def _pair_in(folder: Path, where: Where) -> tuple[Path, Path] | None:
     pairs = [(path, _beside(path)) for path in sorted(folder.glob("*images*idx*")) if _beside(path).exists()]
     first = ("t10k", "test") if where.test else ("train",)
-    preferred = [pair for pair in pairs if pair[0].name.startswith(first)] or pairs
+    preferred = [pair for pair in pairs if pair[0].name.startswith(first)]
+    if not preferred:
+        preferred = [pair for pair in pairs if not (where.test and pair[0].name.startswith("train"))]
     if len(preferred) > 1:
         names = ", ".join(pair[0].name for pair in preferred)
         raise _unusable(folder, f"holds several idx files of images: {names}", "Name one of them.")
@@ -282,7 +289,7 @@ def _folder(folder: Path, where: Where) -> Found:
 
     known = f"names of the folders as classes; every image made {_times(shape)}"
     listed = tuple(str(path.relative_to(folder)) for path, _ in files)
-    return Found(str(folder), len(files), shape, known, read, names, listed)
+    return Found(str(folder), len(files), shape, known, read, names, listed, str(folder.resolve()))
 
 
 def _images(folder: Path, *, deep: bool = False) -> list[Path]:

@@ -60,7 +60,8 @@ class Trainer:
     ``schedule``        a scheduler of ``torch.optim.lr_scheduler``, moved once a step
     ``autocast``        ``torch.bfloat16``: layers run in that precision; norms and sums do not
     ``callbacks``       called with a :class:`Progress` after every step
-    ``progress``        a bar on the terminal; by default where there is one
+    ``progress``        a bar on the terminal, by default where there is one; "public": without what
+                        is for the curator
     ``checkpoint``      a file to write the run to, every ``checkpoint_every`` steps (an epoch)
     ``random_state``    makes a run reproducible, and its guarantee void, for tests
     ==================  ================================================================================
@@ -92,7 +93,7 @@ class Trainer:
         schedule: Any = None,
         autocast: torch.dtype | None = None,
         callbacks: Iterable[Callback] = (),
-        progress: bool | None = None,
+        progress: bool | str | None = None,
         checkpoint: PATH | None = None,
         checkpoint_every: int | None = None,
         random_state: int | None = None,
