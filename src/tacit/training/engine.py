@@ -110,7 +110,7 @@ def clipped_gradients(
     """
     entries = tree.examples(inputs, targets)
     if entries % views:
-        raise InvalidValue("inputs", entries, f"a multiple of the {views} views of each example")
+        raise InvalidValue("inputs", "another length", f"a multiple of the {views} views of each example")
     check_model(model)
     parts = Parts(model)
     trainable = parts.trainable

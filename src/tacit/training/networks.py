@@ -158,15 +158,8 @@ class Unnamed:
 
 def network_at(path: saving.PATH) -> Network | Unnamed:
     """The network in a file that :meth:`Network.save` or :meth:`tacit.training.Trainer.save` wrote."""
-    tensors, facts = saving.read(path)
+    tensors, facts, guarantee = saving.read_model(path, "tacit train --resume")
     place = repr(os.fspath(path))
-    if "guarantee" not in facts:
-        raise ModelUnreadable(
-            f"{place} is the checkpoint of a run, not a model.",
-            "Go on with the run with --resume, which writes its model.",
-            path=path,
-        )
-    guarantee = Guarantee.from_json(facts["guarantee"])
     if "network" not in facts:
         return Unnamed({name: tuple(each.shape) for name, each in tensors.items()}, guarantee)
     try:

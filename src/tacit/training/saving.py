@@ -38,16 +38,21 @@ def load(path: PATH, model: nn.Module) -> Guarantee:
     or holds no guarantee, and :class:`tacit.errors.InvalidValue` where the model has other
     parameters. Nothing is executed from the file.
     """
+    tensors, _, guarantee = read_model(path, "trainer.fit(..., resume=True)")
+    put(model, tensors)
+    return guarantee
+
+
+def read_model(path: PATH, resume: str) -> tuple[dict[str, Tensor], dict[str, str], Guarantee]:
+    """Tensors, facts and guarantee of a model's file; ``resume`` tells how to go on with a checkpoint."""
     tensors, facts = read(path)
     if "guarantee" not in facts:
         raise ModelUnreadable(
             f"{os.fspath(path)!r} is the checkpoint of a run, not a model.",
-            "Go on with the run by trainer.fit(..., resume=True), and save its model.",
+            f"Go on with the run by {resume}, and save its model.",
             path=path,
         )
-    guarantee = Guarantee.from_json(facts["guarantee"])
-    put(model, tensors)
-    return guarantee
+    return tensors, facts, Guarantee.from_json(facts["guarantee"])
 
 
 def write(path: PATH, tensors: Mapping[str, Tensor], facts: Mapping[str, str], *, overwrite: bool) -> None:

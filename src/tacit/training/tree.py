@@ -72,7 +72,7 @@ def examples(inputs: Any, targets: Any) -> int:
     if len(sizes) != 1:
         raise InvalidValue(
             "inputs and targets",
-            sorted(sizes),
+            "tensors of different lengths" if sizes else "no tensor",
             "tensors with one entry per example along their first dimension",
             "Put the examples first; a tensor shared by all examples belongs in the model.",
         )
