@@ -49,7 +49,7 @@ class Convolution(Mended):
 
     def settle(self) -> None:
         if not self._gram_is_cheaper():
-            self.held = self._instantiate(None)
+            self.held = self._written_out(None)
             self.inputs = self.grads = self.held.new_empty(0)
 
     def squares(self) -> Tensor:
@@ -63,7 +63,7 @@ class Convolution(Mended):
 
     def _bulk(self, weights: Weights) -> Tensor:
         if self.held is not None:
-            return Plain(self.held).weighted(weights)
+            return self._ordered(Plain(self.held).weighted(weights)).contiguous()
         like = self.inputs.new_empty(self.shape)
         return self._weight_gradient(*weights.products(self.inputs, self.grads), like, self.groups)
 
@@ -76,34 +76,55 @@ class Convolution(Mended):
         return found
 
     def _instantiate(self, rows: Tensor | None) -> Tensor:
-        if rows is None and self.held is not None:
-            return self.held
+        return self._ordered(self._written_out(rows) if rows is not None or self.held is None else self.held)
+
+    def _ordered(self, gradients: Tensor) -> Tensor:
+        """With the channels back before the places of the kernel."""
+        dimensions = len(self.stride)
+        return gradients if self.groups > 1 else gradients.movedim(-1, -1 - dimensions)
+
+    def _written_out(self, rows: Tensor | None) -> Tensor:
+        """Gradients of these examples or all, channels last unless there are groups."""
         inputs, grads = (self.inputs, self.grads) if rows is None else (self.inputs[rows], self.grads[rows])
-        examples = len(inputs)
-        if self._patches_are_cheaper():
+        if self.groups == 1:
             return self._from_patches(inputs, grads)
+        examples = len(inputs)
         like = inputs.new_empty((examples * self.shape[0], *self.shape[1:]))
         inputs, grads = (each.reshape(1, -1, *each.shape[2:]) for each in (inputs, grads))
         made = self._weight_gradient(inputs, grads, like, examples * self.groups)
         return made.view(examples, *self.shape)
 
-    def _patches_are_cheaper(self) -> bool:
-        """Whether gradients larger than the images, at few positions, are better made by matrix products.
-
-        A convolution of many groups writes its result twice, and that is then most of its work.
-        """
-        positions, sizes = self.grads.shape[2:].numel(), (self.inputs.numel() + self.grads.numel())
-        flat = len(self.stride) == 2 and self.groups == 1
-        return flat and positions <= 36 and len(self.inputs) * self.shape.numel() > 2 * sizes
-
     def _from_patches(self, inputs: Tensor, grads: Tensor) -> Tensor:
-        made = inputs.new_empty(len(inputs), self.shape[0], self.shape[1:].numel())
-        step = max(1, _ROOM // (self.shape[1:].numel() * self.grads.shape[2:].numel()))
-        for parts in zip(*(torch.split(each, step) for each in (inputs, grads, made)), strict=True):
-            image, grad, part = parts
-            patches = F.unfold(image, self.shape[2:], self.dilation, self.padding, self.stride)
-            torch.bmm(grad.flatten(2), patches.transpose(1, 2), out=part)
-        return made.view(-1, *self.shape)
+        """Gradients as products of patches and output gradients, a few examples or rows at a time.
+
+        Patches are written out with their channels last, in long runs of what lies together in memory.
+        """
+        inputs, grads = inputs.movedim(1, -1), grads.movedim(1, -1)
+        sides = [side for more in reversed(self.padding) for side in (more, more)]
+        inputs = F.pad(inputs, (0, 0, *sides)) if any(sides) else inputs.contiguous()
+        examples, *strides, channel = inputs.stride()
+        places, positions, channels = self.shape[2:], grads.shape[1:-1], self.shape[1]
+        patches = inputs.as_strided(
+            (len(inputs), *positions, *places, channels),
+            (
+                examples,
+                *(each * step for each, step in zip(strides, self.stride, strict=True)),
+                *(each * gap for each, gap in zip(strides, self.dilation, strict=True)),
+                channel,
+            ),
+        )
+        made = inputs.new_empty(len(inputs), self.shape[0], places.numel() * channels)
+        across = positions[1:].numel()
+        room = max(1, _ROOM // (across * made.shape[2]))
+        rows, some = min(room, positions[0]), max(1, room // positions[0])
+        for parts in zip(*(torch.split(each, some) for each in (patches, grads, made)), strict=True):
+            whole, grad, part = parts
+            for start in range(0, positions[0], rows):
+                cut = slice(start, start + rows)
+                patch = whole[:, cut].reshape(len(part), -1, made.shape[2])
+                turned = grad[:, cut].reshape(len(part), -1, self.shape[0]).transpose(1, 2)
+                torch.baddbmm(part, turned, patch, beta=int(start > 0), out=part)
+        return made.view(len(made), self.shape[0], *places, channels)
 
     def _gram_is_cheaper(self) -> bool:
         """Compares multiplications; the copies of the pixels' Gram matrix cost about four each."""

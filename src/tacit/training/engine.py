@@ -17,6 +17,7 @@ from tacit.training.clipping import Clipping, Flat, checked_clip_norm
 from tacit.training.direct import direct
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
 from tacit.training.layers import Piece, Plain, merge
+from tacit.training.layout import with_channels_last
 from tacit.training.routes import (
     Parts,
     Routes,
@@ -179,6 +180,16 @@ def _taped(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
 ) -> tuple[dict[str, Piece], Tensor]:
     """What parameters received by way of the tape, and the losses."""
+    return with_channels_last(
+        parts.model,
+        parts.layers.values(),
+        lambda: _recorded(parts, loss, inputs, targets, routes, entries, views),
+    )
+
+
+def _recorded(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
+) -> tuple[dict[str, Piece], Tensor]:
     trainable = parts.trainable
     served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
     tape = Tape()

@@ -1,0 +1,62 @@
+"""Channels last in memory while the tape runs, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tacit.training import clipped_gradient_sum
+from training.oracle import assert_equal_to_loop, squared
+
+
+class Watched(nn.Module):
+    """Remembers whether the images it was called on had their channels last."""
+
+    def __init__(self, reshape: bool) -> None:
+        super().__init__()
+        self.reshape = reshape
+        self.first, self.second = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 3, 3)
+        self.head = nn.Linear(3 * 16, 2)
+        self.seen: list[bool] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        made = self.second(self.first(images).relu())
+        self.seen.append(made.is_contiguous(memory_format=torch.channels_last))
+        return self.head(made.flatten(1) if self.reshape else made.view(len(made), -1))
+
+
+@pytest.mark.parametrize("reshape", [True, False])
+def test_a_model_runs_with_channels_last_unless_it_views_them(reshape: bool) -> None:
+    torch.manual_seed(0)
+    model = Watched(reshape).double()
+    images, targets = torch.randn(5, 1, 8, 8).double(), torch.randn(5).double()
+    assert_equal_to_loop(model, images, targets)
+    model.seen.clear()
+    total, _ = clipped_gradient_sum(model, squared, images, targets, 1.0)
+    assert model.seen == [reshape]
+    assert all(each.is_contiguous() for each in total.values())
+    assert not model.first._forward_pre_hooks
+    model(images)
+    assert model.seen[-1] is False
+
+
+def test_other_errors_are_not_taken_for_a_view() -> None:
+    class Broken(Watched):
+        def forward(self, images: Tensor) -> Tensor:
+            if images.shape[0] > 3:
+                raise RuntimeError("no room")
+            return super().forward(images)
+
+    model = Broken(True)
+    with pytest.raises(RuntimeError, match="no room"):
+        clipped_gradient_sum(model, squared, torch.randn(4, 1, 8, 8), torch.randn(4), 1.0)
+    clipped_gradient_sum(model, squared, torch.randn(3, 1, 8, 8), torch.randn(3), 1.0)
+    assert model.seen[-1]
+
+
+def test_patches_of_large_images_are_written_out_in_rows() -> None:
+    torch.manual_seed(0)
+    model = nn.Conv2d(3, 2, 7, padding=3, dilation=2).double()
+    assert 3 * 49 * 64 * 64 > 2 * (1 << 18)
+    assert_equal_to_loop(model, torch.randn(2, 3, 70, 70).double(), torch.randn(2).double())
