@@ -10,7 +10,8 @@ import torch
 from scipy import stats
 
 from tacit.randomness import Source
-from tacit.training.noise import _polar, normal
+from tacit.training import noise
+from tacit.training.noise import normal
 from tacit.training.sampling import Fixed, Poisson, Shuffle
 
 LEAST = 1e-6
@@ -84,22 +85,32 @@ def test_noise_is_reproducible_only_from_a_seed() -> None:
     assert not torch.equal(normal(Source(), 10, torch.float32), normal(Source(), 10, torch.float32))
 
 
-def test_no_grid_shows_in_pairs_of_noise() -> None:
+def _places(drawn: torch.Tensor) -> np.ndarray:
+    """Where the radii of pairs lie between the grid's circles, for the smallest: from 0 to ½."""
+    pairs = drawn.double().numpy()[: len(drawn) // 2 * 2].reshape(-1, 2, 1 << 14)
+    squares = (pairs**2).sum(1).ravel()
+    steps = -np.expm1(-squares[squares < 2000 * 2.0**-24] / 2) * 2.0**24
+    return abs(steps - np.round(steps))
+
+
+def test_no_grid_shows_in_pairs_of_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small radii of one Box–Muller draw have few values; those of what is released have not."""
 
-    def distance(draw: Callable[..., torch.Tensor]) -> float:
-        found = []
-        for seed in range(40):
-            drawn = draw(Source(seed), 1 << 18, torch.float32).double().numpy()
-            half = len(drawn) // 2
-            squares = drawn[:half] ** 2 + drawn[half:] ** 2
-            places = -np.expm1(-squares[squares < 2000 * 2.0**-24] / 2) * 2.0**24
-            found.append(abs(places - np.round(places)))
-        return float(np.mean(np.concatenate(found)))
+    def distance() -> float:
+        drawn = (normal(Source(seed), 1 << 18, torch.float32) for seed in range(40))
+        return float(np.mean(np.concatenate([_places(each) for each in drawn])))
 
-    def single(source: Source, count: int, dtype: torch.dtype) -> torch.Tensor:
-        radius, angle = _polar(source, count // 2, dtype)
-        return torch.cat([radius * angle.cos(), radius * angle.sin()]) * 2**0.5
+    assert 0.2 < distance() < 0.3
+    monkeypatch.setattr(noise, "_BLUR", 0.0)
+    assert distance() < 0.1
 
-    assert distance(single) < 0.1
-    assert 0.2 < distance(normal) < 0.3
+
+def test_circles_are_closer_than_the_blur() -> None:
+    """Within the blur of any pair lie hundreds of circles, in the tail too."""
+    least = np.float32(2.0**-24)
+    near_one = np.sqrt(-2 * np.log1p(-least * np.arange(1, 2000, dtype=np.float64)))
+    assert np.searchsorted(near_one, 2 * noise._BLUR) > 200
+    for radius in (0.1, 1.0, 3.0, 6.0, 8.0):
+        share = np.float32(np.exp(-(radius**2) / 2))
+        gap = radius - np.sqrt(-2 * np.log(np.float64(np.nextafter(share, np.float32(1)))))
+        assert abs(gap) < 2 * noise._BLUR / 200
