@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.training import clipped_gradient_sum
+from tacit.training import clipped_gradient_sum, layout
 from training.oracle import assert_equal_to_loop, squared
 
 
@@ -60,3 +60,21 @@ def test_patches_of_large_images_are_written_out_in_rows() -> None:
     model = nn.Conv2d(3, 2, 7, padding=3, dilation=2).double()
     assert 3 * 49 * 64 * 64 > 2 * (1 << 18)
     assert_equal_to_loop(model, torch.randn(2, 3, 70, 70).double(), torch.randn(2).double())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_with_narrow_matrices_are_turned(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    turned = []
+    narrow = layout._narrow
+
+    def spy(layer: nn.Linear, input: Tensor) -> Tensor:
+        turned.append(input.numel() >= layout._LARGE and not input.requires_grad)
+        return narrow(layer, input)
+
+    monkeypatch.setattr(layout, "_narrow", spy)
+    model = nn.Sequential(nn.Linear(7000, 10, bias), nn.Tanh(), nn.Linear(10, 2)).double()
+    assert_equal_to_loop(model, torch.randn(10, 7000).double(), torch.randn(10).double())
+    assert True in turned
+    assert False in turned
+    assert all("forward" not in layer.__dict__ for layer in model)

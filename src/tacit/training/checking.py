@@ -35,31 +35,37 @@ def check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise InvalidValue("model", type(model), "a torch.nn.Module")
     for name, layer in model.named_modules():
-        where = f"layer {name!r}" if name else "the model"
-        kind = _Word(type(layer).__name__)
-        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
-            raise InvalidValue(where, kind, "free of statistics over the batch", _REPAIR)
-        if isinstance(layer, _NormBase) and layer.track_running_stats and layer.training:
-            raise InvalidValue(
-                where, kind, "free of running statistics of the data", "Set track_running_stats=False."
-            )
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.scale_grad_by_freq:
-            raise InvalidValue(where, kind, "free of scaling by counts", "Set scale_grad_by_freq=False.")
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
-            raise InvalidValue(
-                where, kind, "free of weights changed by the words looked up", "Set max_norm=None."
-            )
+        if isinstance(layer, _NormBase | nn.Embedding | nn.EmbeddingBag):
+            _check_layer(f"layer {name!r}" if name else "the model", layer)
+    trained = False
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and not parameter.is_floating_point():
             raise InvalidValue(
                 f"parameter {name!r}", parameter.dtype, "real", "Keep real and imaginary part apart."
             )
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+        trained |= parameter.requires_grad
+    if not trained:
         raise InvalidValue(
             "model",
             _Word(type(model).__name__),
             "a module with a parameter to train",
             "Set requires_grad on at least one parameter.",
+        )
+
+
+def _check_layer(where: str, layer: nn.Module) -> None:
+    kind = _Word(type(layer).__name__)
+    if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+        raise InvalidValue(where, kind, "free of statistics over the batch", _REPAIR)
+    if isinstance(layer, _NormBase) and layer.track_running_stats and layer.training:
+        raise InvalidValue(
+            where, kind, "free of running statistics of the data", "Set track_running_stats=False."
+        )
+    if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.scale_grad_by_freq:
+        raise InvalidValue(where, kind, "free of scaling by counts", "Set scale_grad_by_freq=False.")
+    if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+        raise InvalidValue(
+            where, kind, "free of weights changed by the words looked up", "Set max_norm=None."
         )
 
 

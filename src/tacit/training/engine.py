@@ -17,7 +17,7 @@ from tacit.training.clipping import Clipping, Flat, checked_clip_norm
 from tacit.training.direct import direct
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
 from tacit.training.layers import Piece, Plain, merge
-from tacit.training.layout import with_channels_last
+from tacit.training.layout import arranged
 from tacit.training.routes import (
     Parts,
     Routes,
@@ -115,7 +115,7 @@ def clipped_gradients(
     check_model(model)
     parts = Parts(model)
     trainable = parts.trainable
-    like = next(iter(trainable.values()), torch.empty(0))
+    like = next(iter(trainable.values()))
     if entries == 0:
         total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
@@ -129,7 +129,7 @@ def clipped_gradients(
         except OtherRows:
             alone = everything_by_itself(parts)
             pieces, losses = _pieces(parts, loss, inputs, targets, alone, entries, views)
-    with torch.no_grad(), torch.autocast(like.device.type, enabled=False):
+    with torch.no_grad(), _exact(like.device):
         if views > 1:
             pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
         squares = {name: piece.squares() for name, piece in pieces.items()}
@@ -159,6 +159,12 @@ def _precision(device: torch.device, autocast: torch.dtype | None) -> AbstractCo
     return torch.autocast(device.type, dtype=autocast)
 
 
+def _exact(device: torch.device) -> AbstractContextManager[Any]:
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
 def _pieces(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
 ) -> tuple[dict[str, Piece], Tensor | None]:
@@ -180,7 +186,7 @@ def _taped(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
 ) -> tuple[dict[str, Piece], Tensor]:
     """What parameters received by way of the tape, and the losses."""
-    return with_channels_last(
+    return arranged(
         parts.model,
         parts.layers.values(),
         lambda: _recorded(parts, loss, inputs, targets, routes, entries, views),
@@ -199,7 +205,7 @@ def _recorded(
     with torch.enable_grad(), constants(trainable), watched, alone:
         losses = loss(parts.model(*args, **kwargs), targets)
         check_losses(losses, entries)
-        with torch.autocast(losses.device.type, enabled=False):
+        with _exact(losses.device):
             received = tape.run(losses if views == 1 else losses / views)
         losses = losses.detach()
     return {served[key]: merge(found) for key, found in received.items()}, losses
@@ -219,7 +225,7 @@ def _watched(
                 forward = rewrites.rewritten(layer, tape, served)
                 layer.forward = _counted(name, forward, routes, counts, examples)
             else:
-                hook = _hook(name, routes, tape, served, counts, examples)
+                hook = _hook(name, layer, routes, tape, served, counts, examples)
                 handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
         yield
     finally:
@@ -252,16 +258,16 @@ def _counted(
 
 
 def _hook(
-    name: str, routes: Routes, tape: Tape, served: Container[int], counts: dict[str, int], examples: int
-) -> Callable[..., Tensor]:
+    name: str, layer: nn.Module, routes: Routes, tape: Tape, served: Container[int], counts: dict[str, int],
+    examples: int,
+) -> Callable[..., Tensor]:  # fmt: skip
     dimensions = routes.dimensions[name]
+    rule = rules.RULES[type(layer).forward]
 
     def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
         number = _call(name, args, kwargs, routes, counts, examples)
         values = layer_input(args, kwargs).detach()
         version = values._version
-        rule = rules.rule_for(layer)
-        assert rule is not None
 
         def make(grad: Tensor) -> Pieces:
             if values._version != version:

@@ -1,43 +1,77 @@
-"""Images with their channels last in memory while the tape runs.
+"""The order in memory in which layers are fastest, while the tape runs.
 
-A CPU convolves and pools them up to two and a half times as fast that way
+A CPU convolves and pools images up to two and a half times as fast with their channels last
 (``benchmarks/results/dpsgd_speed.md``); shapes and numbers stay what they were. A model that calls
 ``.view`` on a tensor laid out so fails, and from then on its images are left as they come.
+A product with a matrix of a few rows, as of ten classes, takes half the time turned round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+_LARGE = 1 << 16
 _LEFT_AS_THEY_COME: WeakSet[nn.Module] = WeakSet()
 _Found = TypeVar("_Found")
 
 
-def with_channels_last(model: nn.Module, layers: Iterable[nn.Module], call: Callable[[], _Found]) -> _Found:
-    """What the call gives, its convolutions taking images with channels last if the model allows it."""
-    images = [layer for layer in layers if _takes_images(layer)]
-    if images and model not in _LEFT_AS_THEY_COME:
-        try:
-            with _channels_last(images):
-                return call()
-        except RuntimeError as error:
-            if "view size is not compatible" not in str(error):
-                raise
-            _LEFT_AS_THEY_COME.add(model)
-    return call()
+def arranged(model: nn.Module, layers: Iterable[nn.Module], call: Callable[[], _Found]) -> _Found:
+    """What the call gives, with the model's layers taking their inputs in the order that suits them."""
+    images: list[nn.Module] = []
+    narrow: list[nn.Linear] = []
+    for layer in layers:
+        forward = type(layer).forward
+        if forward is nn.Conv2d.forward and _on_cpu(layer):
+            images.append(layer)
+        elif isinstance(layer, nn.Linear) and forward is nn.Linear.forward and _is_narrow(layer):
+            narrow.append(layer)
+    with _turned(narrow):
+        if images and model not in _LEFT_AS_THEY_COME:
+            try:
+                with _channels_last(images):
+                    return call()
+            except RuntimeError as error:
+                if "view size is not compatible" not in str(error):
+                    raise
+                _LEFT_AS_THEY_COME.add(model)
+        return call()
 
 
-def _takes_images(layer: nn.Module) -> bool:
-    if type(layer).forward is not nn.Conv2d.forward:
-        return False
+def _on_cpu(layer: nn.Module) -> bool:
     weight = layer._parameters.get("weight")
     return weight is not None and weight.device.type == "cpu"
+
+
+def _is_narrow(layer: nn.Linear) -> bool:
+    return 1 < layer.out_features < 16 and "forward" not in layer.__dict__ and _on_cpu(layer)
+
+
+@contextmanager
+def _turned(layers: list[nn.Linear]) -> Iterator[None]:
+    try:
+        for layer in layers:
+            layer.forward = partial(_narrow, layer)
+        yield
+    finally:
+        for layer in layers:
+            layer.__dict__.pop("forward", None)
+
+
+def _narrow(layer: nn.Linear, input: Tensor) -> Tensor:
+    if input.dim() != 2 or input.requires_grad or input.numel() < _LARGE or torch.is_autocast_enabled("cpu"):
+        return F.linear(input, layer.weight, layer.bias)
+    bias: Tensor | None = layer.bias
+    if bias is None:
+        return (layer.weight @ input.t()).t().contiguous()
+    return torch.addmm(bias[:, None], layer.weight, input.t()).t().contiguous()
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def _overhangs(layer: Any) -> bool:
 def rule_for(layer: nn.Module) -> Rule | None:
     """The rule of a layer that runs PyTorch's own ``forward`` on parameters it holds itself."""
     forward = getattr(type(layer), "forward", None)
-    rule = _RULES.get(forward)
+    rule = RULES.get(forward)
     if rule is None or layer._parameters.get("weight") is None:
         return None
     if layer._modules or "forward" in layer.__dict__:
@@ -149,7 +149,7 @@ def _prelu(layer: nn.PReLU, inputs: Tensor, grad: Tensor, dimension: int) -> dic
     return {"weight": Plain(values.flatten(2).sum(2) if values.dim() > 2 else values)}
 
 
-_RULES: dict[Any, Rule] = {
+RULES: dict[Any, Rule] = {
     nn.Linear.forward: Rule(_linear, trailing=lambda layer: 1),
     nn.Embedding.forward: Rule(_embedding),
     nn.LayerNorm.forward: Rule(_layer_norm, trailing=lambda layer: len(layer.normalized_shape)),
