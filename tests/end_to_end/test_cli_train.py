@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ torch = pytest.importorskip("torch")
 
 from commands import Outcome, Run, commands  # noqa: E402
 from tacit import Budget, Ledger, Unit  # noqa: E402
-from tacit.training import Trainer, load  # noqa: E402
+from tacit.training import Plan, Trainer, load  # noqa: E402
 from tacit.training import networks as networks_module  # noqa: E402
 from tacit.training.architectures import RECIPES, architecture, fixed_part  # noqa: E402
 from tacit.training.networks import Network, network_at  # noqa: E402
@@ -285,6 +286,70 @@ def test_folders_of_images(run: Run) -> None:
     assert (other.code, "the number of folders" in other.err) == (2, True)
 
 
+def pictures(place: str, names: tuple[str, ...], seed: int) -> None:
+    """Images in folders by class; the first third of an image is bright in the first class, and so on."""
+    image = pytest.importorskip("PIL.Image")
+    images, labels = drawn(60, seed)
+    for number, (pixels, label) in enumerate(zip(images, labels, strict=True)):
+        folder = Path(place) / names[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        image.fromarray(pixels).save(folder / f"{number:02}.png")
+
+
+OF_PICTURES = {"data": "pictures", "classes": "", "population": "60", "batch-size": "20"}
+
+
+def test_folders_to_test_on_are_matched_by_name(run: Run) -> None:
+    """Folders that are not one for each class, in order, mean what their names say."""
+
+    def accuracy() -> float:
+        words = ("--seed", "1", "--overwrite", "--test", "pictures", "--test-public")
+        train(run, *words, epsilon="2").good()
+        return float(network_at("model.safetensors").evaluations[0]["figures"]["accuracy"])
+
+    pictures("pictures", ("0", "1", "2"), 5)
+    assert accuracy() > 0.8
+    Path("pictures/0").rename("gone")
+    assert accuracy() > 0.8
+    Path("pictures/1").rename("pictures/10")
+    twelve = tuple(map(str, range(12)))
+    found = find(Path("pictures"), Where(size=(12, 12), test=True, classes=twelve))
+    assert set(found.read()[1]) == {2, 10}
+
+
+def test_folders_of_unknown_classes_are_refused_before_anything_is_charged(run: Run) -> None:
+    pictures("pictures", ("high", "low", "middle"), 5)
+    pictures("other", ("high", "low", "centre"), 6)
+    Path("empty").mkdir()
+    shape = ("--size", "12", "--grey")
+    for words in (("--test-public",), ("--test-epsilon", "0.5")):
+        for dry in ((), ("--dry-run",)):
+            told = train(run, *shape, "--test", "other", *words, *dry, **OF_PICTURES)
+            assert told.code == 2
+            assert "holds a folder 'centre', which is no class of the network" in told.err
+            assert "high, low, middle" in told.err
+    numbers = train(run, "--test", "pictures", "--test-public")
+    assert (numbers.code, "holds a folder 'high'" in numbers.err) == (2, True)
+    nothing = train(run, *shape, "--test", "empty", "--test-public", **OF_PICTURES)
+    assert (nothing.code, "a folder for each" in nothing.err) == (2, True)
+    assert charges() == 0
+    Path("other/centre").rename("other/middle")
+    train(run, *shape, "--test", "other", "--test-public", **OF_PICTURES).good()
+
+
+def test_a_run_on_folders_goes_on_with_their_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures("pictures", ("high", "low", "middle"), 5)
+    begun(run, monkeypatch, "--size", "12", "--grey", **OF_PICTURES)
+    Path("pictures/else").mkdir()
+    other = train(run, *RESUME, **OF_PICTURES)
+    assert (other.code, "'else', which is no class" in other.err) == (2, True)
+    Path("pictures/else").rmdir()
+    Path("pictures/high").rename("gone")
+    train(run, *RESUME, **OF_PICTURES).good()
+    network = network_at("model.safetensors")
+    assert (network.classes_, network.shape) == (("high", "low", "middle"), (1, 12, 12))
+
+
 def test_arrays_of_several_kinds(run: Run) -> None:
     def seen(**arrays: Any) -> Found:
         np.savez("kind.npz", **arrays)
@@ -433,7 +498,7 @@ def test_stopped_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (unsaved.code, "checkpoint of a run" in unsaved.err) == (2, True)
     monkeypatch.setattr(Trainer, "_take", original)
     other = train(run, "--checkpoint", "run.safetensors", "--resume", epochs="6")
-    assert (other.code, "plan" in other.err) == (2, True)
+    assert (other.code, "--epochs must be 5.0" in other.err) == (2, True)
     done = train(run, "--checkpoint", "run.safetensors", "--resume").good()
     assert "Charged for the whole run: ε = 3, δ = 1e-05" in done.out
     with Ledger.open("study.db") as ledger:
@@ -445,6 +510,142 @@ def test_stopped_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (network_at(name) for name in ("model.safetensors", "again.safetensors"))
     for mine, other in zip(one.model.parameters(), two.model.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0)
+
+
+def begun(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, **changed: str) -> None:
+    """A run stopped after a step, with its checkpoint in run.safetensors."""
+    original = Trainer._take
+
+    def stop(self: Trainer, parts: Any) -> None:
+        original(self, parts)
+        self.stop()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_take", stop)
+        stopped = train(run, "--checkpoint", "run.safetensors", *words, **changed)
+    assert (stopped.code, charges()) == (130, 2)
+
+
+RESUME = ("--checkpoint", "run.safetensors", "--resume")
+
+
+def test_a_run_goes_on_with_what_it_was_started_with(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options left out are what they were, in what is done, shown and recorded."""
+    begun(
+        run, monkeypatch, "--lr", "0.3", "--momentum", "0.5", "--mean", "0.4", "--std", "0.3", "--average",
+        "none", "--label", "mine", "--clip-norm", "0.7", "--inputs", "x",
+    )  # fmt: skip
+    rates = []
+    original = Trainer._take
+
+    def noting(self: Trainer, parts: Any) -> None:
+        original(self, parts)
+        rates.append((self.optimizer.param_groups[0]["lr"], self._average))
+
+    monkeypatch.setattr(Trainer, "_take", noting)
+    bare = {"epochs": "", "batch-size": "", "classes": ""}
+    train(run, *RESUME, "--dry-run", **bare).good()
+    done = train(run, *RESUME, **bare).good()
+    assert rates
+    assert set(rates) == {(0.3, None)}
+    network = network_at("model.safetensors")
+    assert (network.prepare.mean, network.prepare.std) == ((0.4,), (0.3,))
+    said = dict(network.run)
+    assert said["optimiser"] == "sgd, lr 0.3, momentum 0.5"
+    assert said["average"] == "none"
+    assert said["steps"] == "25 (5 epochs)"
+    assert "longer than 0.7" in said["clipping"]
+    assert len(network.classes_) == 3
+    assert "less 0.4, divided by 0.3" in done.out
+    with Ledger.open("study.db") as ledger:
+        assert all(entry.label.startswith("mine [") for entry in ledger.entries())
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "recorded"),
+    [
+        ("lr", "0.2", "0.3"), ("mean", "0.5", "0.4"), ("std", "1", "0.3"), ("momentum", "0.1", "0.9"),
+        ("optimizer", "adam", "sgd"), ("average", "tail", "none"), ("average", "0.9", "none"),
+        ("clip-norm", "0.2", "0.1"), ("clipping", "automatic", "flat"), ("sampling", "shuffle", "poisson"),
+        ("label", "other", "mlp run"), ("seed", "1", "left out"), ("inputs", "y", "left out"),
+        ("epochs", "4", "5.0"), ("batch-size", "40", "80"), ("classes", "4", "3"), ("epsilon", "2", "3.0"),
+        ("delta", "1e-6", "1e-05"), ("population", "500", "400"), ("architecture", "cnn", "mlp"),
+        ("dataset", "elsewhere", "default"), ("size", "12", "left out"),
+    ],
+)  # fmt: skip
+def test_another_option_than_the_run_was_started_with_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch, flag: str, value: str, recorded: str
+) -> None:
+    begun(run, monkeypatch, "--lr", "0.3", "--mean", "0.4", "--std", "0.3", "--average", "none")
+    before = Path("run.safetensors").read_bytes()
+    for dry in ((), ("--dry-run",)):
+        outcome = train(run, *RESUME, *dry, **{flag: value})
+        assert outcome.code == 2
+        assert f"--{flag} must be {recorded}, with which the run in run.safetensors" in outcome.err
+        assert "Leave it out to go on" in outcome.err
+        assert outcome.err.count("\n") == 1
+    assert charges() == 2
+    assert Path("run.safetensors").read_bytes() == before
+    assert not Path("model.safetensors").exists()
+
+
+def test_the_same_options_again_are_no_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    same = ("--optimizer", "adam", "--average", "0.90", "--mean", "0.50", "--clipping", "quantile")
+    begun(run, monkeypatch, *same)
+    more = ("--lr", "0.001", "--std", "1", "--dataset", "default", "--label", "mlp run")
+    train(run, *RESUME, *same, *more, "--sampling", "poisson").good()
+    assert dict(network_at("model.safetensors").run)["optimiser"] == "adam, lr 0.001"
+
+
+def test_only_the_examples_and_the_checkpoint_of_a_run_go_on(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(run, monkeypatch)
+    np.savez("flat.npz", x=np.zeros((400, SIDE * SIDE), np.uint8), y=np.zeros(400))
+    other = train(run, *RESUME, data="flat.npz")
+    assert (other.code, "of the shape (1, 12, 12), as when" in other.err) == (2, True)
+    model = torch.nn.Linear(2, 3)
+    plan = Plan(population=9, batch_size=3, steps=1, noise_multiplier=1.0, delta=1e-5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    own = Trainer(model, torch.nn.CrossEntropyLoss(), optimizer, plan, checkpoint="own.safetensors")
+    own.fit((torch.zeros(9, 2), torch.zeros(9, dtype=torch.long)))
+    own.save("weights.safetensors")
+    for name, told in (
+        ("own.safetensors", "not the checkpoint of a run of tacit train"),
+        ("weights.safetensors", "not the checkpoint of a run of tacit train"),
+        ("data.npz", "cannot be read as safetensors"),
+    ):
+        outcome = train(run, "--resume", "--checkpoint", name)
+        assert (outcome.code, told in outcome.err) == (2, True)
+    assert charges() == 2
+
+
+def test_a_test_on_the_dataset_of_the_run_is_charged_beside_it(run: Run) -> None:
+    """To name the run's own dataset is to leave the option out: both charges have to fit."""
+    words = ("--test", "test.npz", "--test-epsilon", "3")
+    told = set()
+    for more in ((), ("--test-dataset", "default")):
+        for dry in ("--dry-run", "-q"):
+            outcome = train(run, *words, *more, dry)
+            assert outcome.code == 2
+            told.add(outcome.err)
+    assert len(told) == 1
+    assert "ε = 3 for the test would not fit" in told.pop()
+    assert charges() == 0
+    train(run, "--test", "data.npz", "--test-epsilon", "1", "--test-dataset", "default").good()
+    assert charges() == 2
+
+
+def test_a_test_that_would_not_fit_is_refused_before_a_run_goes_on(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(run, monkeypatch)
+    for dry in ("--dry-run", "-q"):
+        outcome = train(run, *RESUME, "--test", "test.npz", "--test-epsilon", "3", dry)
+        assert outcome.code == 2
+        assert "ε = 3 for the test of the mlp run would not fit" in outcome.err
+    assert charges() == 2
+    train(run, *RESUME, "--test", "test.npz", "--test-epsilon", "1").good()
 
 
 def test_stopped_without_a_checkpoint_keeps_what_was_paid(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,11 +714,60 @@ def test_weights_of_other_models_are_inspected_but_not_used(run: Run) -> None:
     assert (altered.code, "altered" in altered.err) == (2, True)
 
 
-def test_a_damaged_file_is_told_without_what_it_holds(run: Run) -> None:
-    content = bytearray(Path("data.npz").read_bytes())
-    content[2000] ^= 255
-    Path("data.npz").write_bytes(bytes(content))
-    outcome = train(run)
+def damage(name: str, place: int | None = None) -> None:
+    """Change a byte of a file, or cut its end off."""
+    content = bytearray(Path(name).read_bytes())
+    if place is None:
+        del content[-60:]
+    else:
+        content[place] ^= 255
+    Path(name).write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("kind", ["arrays", "packed arrays", "short array", "idx", "packed idx", "labels"])
+@pytest.mark.parametrize("tested", [False, True], ids=["run", "test"])
+def test_a_damaged_file_is_told_before_anything_is_charged(run: Run, kind: str, tested: bool) -> None:
+    """It is told without what the file holds; a dry run reads no more than headers."""
+    images, labels = drawn(400, 7)
+    name = {"idx": "a-images-idx3", "packed idx": "a-images-idx3.gz", "labels": "a-images-idx3"}.get(kind)
+    if name is not None:
+        write_idx(name, images)
+        write_idx(name.replace("images-idx3", "labels-idx1"), labels)
+        damage("a-labels-idx1" if kind == "labels" else name, 30_000 if kind == "packed idx" else None)
+    else:
+        name = "odd.npz"
+        (np.savez_compressed if kind == "packed arrays" else np.savez)(name, x=images, y=labels)
+        if kind == "short array":
+            with zipfile.ZipFile("data.npz") as old, zipfile.ZipFile(name, "w") as new:
+                new.writestr("x.npy", old.read("x.npy")[:-500])
+                new.writestr("y.npy", old.read("y.npy"))
+        else:
+            damage(name, 5000)
+    words = ("--test", name, "--test-public") if tested else ()
+    changed = {} if tested else {"data": name}
+    outcome = train(run, *words, "--checkpoint", "run.safetensors", **changed)
     assert outcome.code == 2
     assert "is damaged" in outcome.err
     assert outcome.err.count("\n") == 1
+    assert charges() == 0
+    assert not Path("run.safetensors").exists()
+    train(run, *words, "--dry-run", **changed).good()
+
+
+def test_an_image_that_cannot_be_opened_is_told_before_anything_is_charged(run: Run) -> None:
+    """Unlike one that cannot be decoded, which adds nothing."""
+    pictures("pictures", ("high", "low", "middle"), 5)
+    Path("pictures/low/lost.png").symlink_to("nowhere.png")
+    outcome = train(run, "--size", "12", "--grey", **OF_PICTURES)
+    assert (outcome.code, charges()) == (2, 0)
+    assert "lost.png' cannot be opened" in outcome.err
+
+
+def test_a_locked_archive_is_told_in_a_line(run: Run) -> None:
+    content = bytearray(Path("data.npz").read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(mark) + flags] |= 1
+    Path("data.npz").write_bytes(bytes(content))
+    outcome = train(run)
+    assert (outcome.code, outcome.err.count("\n"), charges()) == (2, 1, 0)
+    assert "cannot be read as .npz" in outcome.err

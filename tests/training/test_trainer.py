@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +410,51 @@ def test_a_trainer_runs_once() -> None:
     made = trainer().fit(data())
     with pytest.raises(InvalidValue, match="fitted once"):
         made.fit(data())
+
+
+def test_the_number_of_steps_is_counted_by_the_trainer_alone() -> None:
+    made = trainer()
+    for number in (-5, 3):
+        with pytest.raises(AttributeError):
+            made.step_number = number  # type: ignore[misc]
+    assert made.fit(data()).step_number == 8
+
+
+def test_two_threads_on_one_model_are_refused_before_the_charge(ledger: tacit.Ledger) -> None:
+    """One run stands still within a step; another, and a step of a loop of one's own, are refused."""
+    model, within, go_on = network(), threading.Event(), threading.Event()
+
+    def standing(inputs: Tensor) -> Tensor:
+        within.set()
+        assert go_on.wait(50)
+        return inputs
+
+    own = trainer(plan(batch_size=ROWS), model)
+    batches = own.batches(data())
+    batch = next(batches)
+    first = trainer(plan(batch_size=ROWS), model, augment=standing)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(first.fit, data())
+        try:
+            assert within.wait(50)
+            with pytest.raises(InvalidValue, match="Another step on this model is running"):
+                trainer(plan(epsilon=2.0), model, ledger=ledger).fit(data())
+            late = trainer(plan(epsilon=2.0), model, ledger=ledger).batches(data())
+            with pytest.raises(InvalidValue, match="Another step on this model is running"):
+                next(late)
+            with pytest.raises(InvalidValue, match="Another step on this model is running"):
+                own.step(*batch)
+            assert not ledger.entries()
+            assert (first.step_number, own.step_number) == (0, 0)
+            trainer(model=network()).fit(data())
+        finally:
+            go_on.set()
+        run.result()
+    assert first.step_number == 8
+    own.step(*batch)
+    for batch in batches:
+        own.step(*batch)
+    assert own.step_number == 8
 
 
 # Data sets

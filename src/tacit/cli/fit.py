@@ -11,21 +11,11 @@ import typer
 from rich.console import Console
 
 from tacit import _validate
+from tacit.cli import options, spending
 from tacit.cli.common import described, opened, show_refusal
 from tacit.cli.inspect import tested
 from tacit.cli.jobs import Job, Trial
-from tacit.cli.spending import (
-    after,
-    check_delta,
-    check_test,
-    kept,
-    progress,
-    refuse,
-    say,
-    settled,
-    show_balance,
-    writable,
-)
+from tacit.cli.spending import say
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.ledger import Ledger
 
@@ -42,7 +32,6 @@ MODELS = {
     "linear": "LinearRegression",
     "ridge": "Ridge",
 }
-TEST = "Testing on other rows"
 
 
 def fit(
@@ -55,7 +44,7 @@ def fit(
     target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
     model: Annotated[str, typer.Option(help="logistic, svc, linear or ridge.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
-    ledger: Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)],
+    ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],
     delta: Annotated[float, typer.Option(help="δ to spend; above 0 the noise is Gaussian.")] = 0.0,
     dataset: Annotated[str, typer.Option(help="The dataset in the ledger.")] = "default",
@@ -81,42 +70,28 @@ def fit(
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option(help="Rows to measure the model on.", show_default=False, rich_help_panel=TEST),
+        typer.Option(help="Rows to measure the model on.", show_default=False, rich_help_panel=options.TEST),
     ] = None,
-    test_epsilon: Annotated[
-        float | None,
-        typer.Option(help="They are private: ε to spend.", show_default=False, rich_help_panel=TEST),
-    ] = None,
-    test_public: Annotated[
-        bool, typer.Option("--test-public", help="They are public: free.", rich_help_panel=TEST)
-    ] = False,
-    test_dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Charge the test to this dataset of the ledger: it must share nobody with the rows to fit.",
-            rich_help_panel=TEST,
-            show_default="that of the fit",
-        ),
-    ] = None,
+    test_epsilon: options.TestEpsilon = None,
+    test_public: options.TestPublic = False,
+    test_dataset: options.TestDataset = None,
     groups_by: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN,…", help="Measure by these columns too.", rich_help_panel=TEST, show_default=False
+            metavar="COLUMN,…",
+            help="Measure by these columns too.",
+            rich_help_panel=options.TEST,
+            show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
-    ] = False,
+    dry_run: options.DryRun = False,
     label: Annotated[
         str | None, typer.Option(help="Of the charge, in the ledger.", show_default="model and target")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of the model.")] = False,
+    overwrite: options.Overwrite = False,
     delimiter: Annotated[str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.")] = ",",
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    seed: options.Seed = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Fit a private model to a file, and pay for it from a ledger.
 
@@ -134,7 +109,7 @@ def fit(
     name = _validate.choice("model", model, tuple(MODELS))
     _validate.epsilon(epsilon)
     _validate.delta(delta)
-    check_test(test, test_epsilon, test_public, test_dataset, groups_by)
+    spending.check_test(test, test_epsilon, test_public, test_dataset, groups_by)
     from tacit.estimators.preprocessor import Preprocessor
     from tacit.schema import Schema
 
@@ -157,21 +132,21 @@ def fit(
         trial = None
         if test is not None:
             other = book
-            if test_dataset is not None and test_epsilon is not None:
+            if test_epsilon is not None and test_dataset is not None and test_dataset != dataset:
                 other = stack.enter_context(opened(ledger, test_dataset, known, 0.0))
                 _check_ledger(other, known, 0.0, target)
             trial = Trial(job, other, test, test_epsilon, groups, f"test of the {job.label}")
-        writable(out, overwrite)
+        spending.writable(out, overwrite)
         job.find(source, separator, stack)
         if trial is not None:
             trial.find(separator, stack)
         console = Console(quiet=quiet)
         _show_plan(console, job, dry_run)
-        then = after(job, trial)
+        then = spending.after(job, trial)
         if dry_run:
-            show_balance(console, job, trial, then, "rows")
+            spending.show_balance(console, job, trial, then, "rows")
         if then is None:
-            refuse(job, trial, "rows")
+            spending.refuse(job, trial, "rows")
         if not dry_run:
             _run(job, trial, out, overwrite, console)
 
@@ -201,28 +176,30 @@ def _check_ledger(book: Ledger, schema: Schema, delta: float, target: str) -> No
             f"The ledger protects one {book.unit}, not one {schema.unit}.",
             "Declare the same unit in the schema ([unit] column, rows) and when the ledger is made.",
         )
-    check_delta(book, delta, target, "Leave --delta out for pure differential privacy, or ask for less.")
+    spending.check_delta(
+        book, delta, target, "Leave --delta out for pure differential privacy, or ask for less."
+    )
 
 
 def _estimator(name: str, maker: Preprocessor, book: Ledger, chosen: dict[str, Any], seed: int | None) -> Any:
     from tacit import estimators
 
     kind = getattr(estimators, MODELS[name])
-    options = {option: value for option, value in chosen.items() if value is not None}
-    if "intervals" in options and "intervals" not in kind().get_params():
-        raise InvalidValue("intervals", options["intervals"], f"left out for {name}")
+    settings = {option: value for option, value in chosen.items() if value is not None}
+    if "intervals" in settings and "intervals" not in kind().get_params():
+        raise InvalidValue("intervals", settings["intervals"], f"left out for {name}")
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
     if name in ("logistic", "svc"):
         if maker.classes is None:
             advice = "Declare its categories in the schema, or fit a linear or ridge model to a number."
             raise InvalidValue(target, column.type, f"declared with categories, for {name}", advice)
-        options["classes"] = list(maker.classes)
+        settings["classes"] = list(maker.classes)
     else:
         if maker.target_bounds is None:
             advice = "Declare its bounds in the schema, or fit a logistic or svc model to categories."
             raise InvalidValue(target, column.type, f"a number with declared bounds, for {name}", advice)
-        options["target_bounds"] = maker.target_bounds
-    return kind(relation=str(book.relation), rows_per_group=book.unit.rows, random_state=seed, **options)
+        settings["target_bounds"] = maker.target_bounds
+    return kind(relation=str(book.relation), rows_per_group=book.unit.rows, random_state=seed, **settings)
 
 
 def _planned(estimator: Any, maker: Preprocessor) -> Planned:
@@ -252,12 +229,12 @@ def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Con
 
     book, place = job.book, out
     try:
-        with progress(console) as tell:
+        with spending.progress(console) as tell:
             model = job.run(tell)
-            place = kept(lambda path, over: save(model, path, overwrite=over), out, overwrite)
+            place = spending.kept(lambda path, over: save(model, path, overwrite=over), out, overwrite)
             tests = () if trial is None else (trial.run(model, tell),)
             if tests:
-                place = kept(
+                place = spending.kept(
                     lambda path, _: save(model, path, overwrite=True, evaluations=tests), place, True
                 )
     except BudgetExceeded as error:
@@ -266,7 +243,7 @@ def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Con
     guarantee = job.estimator.guarantee_
     for one in tests:
         console.print(tested(one))
-    settled(console, guarantee, job, trial)
+    spending.settled(console, guarantee, job, trial)
     say(console, f"Model written to {place}")
     if place != out:
         raise typer.Exit(2)

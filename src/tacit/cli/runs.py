@@ -5,32 +5,93 @@ This is the one module of the command line that needs PyTorch; commands import i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from tacit import _validate
 from tacit.cli.jobs import Say, Trial
 from tacit.errors import InvalidValue
 from tacit.estimators.evaluation import Evaluation, evaluate
 from tacit.ledger import Ledger
+from tacit.relations import Relation
 from tacit.training import Plan, Trainer
 from tacit.training.networks import Later, Network, Preparation, network_at
-from tacit.training.settings import Settings, seeded_start
+from tacit.training.settings import Settings, average_of, resumed, seeded_start
 from tacit.training.sources import Found, Where, find, valid_labels
 
 __all__ = [
     "Found",
     "Network",
     "NetworkTrial",
-    "Preparation",
     "Run",
-    "Settings",
+    "Start",
     "Where",
     "find",
     "network_at",
+    "started_with",
 ]
+
+_USUAL = {"mean": (0.0,), "std": (1.0,), "grey": False, "dataset": "default"}
+_SETTINGS = tuple(each.name for each in fields(Settings))
+
+
+def started_with(checkpoint: Path | None, **given: Any) -> Start:
+    """What a run is started with: the options given (not None) and the usual ones; or, of a run that goes on
+    from a checkpoint, what it was started with, from which options must not differ."""
+    if given["average"] is not None:
+        given["average"] = average_of(given["average"]) or "none"
+    if checkpoint is not None:
+        return Start(resumed(checkpoint, given))
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Start({**_USUAL, "label": f"{given['architecture']} run", **chosen})
+
+
+@dataclass(frozen=True)
+class Start:
+    """Options of a run by name: what the command was told or, of a run that goes on, all it was made of."""
+
+    options: Mapping[str, Any]
+
+    @property
+    def where(self) -> Where:
+        """How to find the examples."""
+        known = self.options
+        size = known.get("size")
+        return Where(
+            known.get("inputs"), known.get("targets"), None if size is None else tuple(size), known["grey"],
+            classes=tuple(map(str, known.get("names", ()))),
+        )  # fmt: skip
+
+    def run(self, found: Found, book: Ledger) -> Run:
+        """The run on these examples, with its noise; nothing is read or charged."""
+        known = self.options
+        if tuple(known.get("shape", found.shape)) != found.shape:
+            shape = tuple(known["shape"])
+            raise InvalidValue("examples", found.shape, f"of the shape {shape}, as when the run was started")
+        names = tuple(known["names"] if "names" in known else self._classes(found))
+        prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
+        architecture, population = known["architecture"], known["population"]
+        settings = Settings.of(architecture, population, **{name: known.get(name) for name in _SETTINGS})
+        network = Network.new(architecture, found.shape, names, prepare)
+        plan = settings.plan(
+            population=population, epsilon=known["epsilon"], delta=known["delta"], relation=book.relation,
+            started={**known, "classes": len(names), "names": names, "shape": found.shape},
+        )  # fmt: skip
+        if book.relation is Relation.REPLACE_ONE and found.rows != population:
+            raise InvalidValue(
+                "population", population, "the number of examples in the file, which is public here"
+            )
+        return Run(found, network, settings, plan, book, known["label"], known.get("seed"))
+
+    def _classes(self, found: Found) -> Sequence[Any]:
+        count = self.options.get("classes")
+        if count is not None and found.classes and count != len(found.classes):
+            raise InvalidValue("classes", count, f"{len(found.classes)}, the number of folders, or left out")
+        return found.classes or range(10 if count is None else _validate.count("classes", count, 2))
 
 
 @dataclass
@@ -66,6 +127,22 @@ class Run:
             network.run += (("stopped", f"after step {trainer.step_number}"),)
         return trainer
 
+    def trial(self, book: Ledger, path: Path, epsilon: float | None, where: Where) -> NetworkTrial:
+        """A test of the network on the examples at a path, whose classes go by the names of the network's."""
+        shape, names = self.network.shape, tuple(map(str, self.network.classes_))
+        if len(shape) == 3:
+            where = replace(where, size=shape[1:], grey=shape[0] == 1)
+        found = find(path, replace(where, test=True, classes=names))
+        if found.identity == self.found.identity and (epsilon is None or book is not self.book):
+            raise InvalidValue(
+                "--test", str(path), "other examples than the ones trained on",
+                "What is measured on the training examples has to be paid for: use --test-epsilon alone.",
+            )  # fmt: skip
+        if found.shape != shape:
+            raise InvalidValue("test", found.shape, f"examples of the shape {shape}")
+        label = f"test of the {self.label}"
+        return NetworkTrial(self, book, str(path), epsilon, [], label, found=found, seed=self.seed)
+
 
 @dataclass
 class NetworkTrial(Trial):
@@ -79,10 +156,15 @@ class NetworkTrial(Trial):
         """Whether the noise is repeatable, for tests."""
         return self.seed is not None
 
-    def check(self, network: Network) -> None:
-        """Refuse examples of another shape than those the network was trained on."""
-        if self.found.shape != network.shape:
-            raise InvalidValue("test", self.found.shape, f"examples of the shape {network.shape}")
+    @property
+    def planned(self) -> NetworkTrial:
+        """What it spends, as the work that is left of a run already paid for."""
+        return self
+
+    @property
+    def delta(self) -> float:
+        """δ it spends: none."""
+        return 0.0
 
     def _measured(self, model: Any) -> Evaluation:
         inputs, labels = self.found.read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,23 +13,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit import _validate
+from tacit.cli import options, spending
 from tacit.cli.common import described, need_torch, opened, pair, show_refusal, status
 from tacit.cli.inspect import tested
-from tacit.cli.spending import (
-    after,
-    check_delta,
-    check_test,
-    kept,
-    progress,
-    refuse,
-    say,
-    settled,
-    show_balance,
-    writable,
-)
+from tacit.cli.spending import say
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.ledger import Ledger
-from tacit.relations import Relation, Unit
+from tacit.relations import Unit
 from tacit.schema import write
 
 if TYPE_CHECKING:
@@ -40,7 +29,6 @@ __all__ = ["train"]
 
 SOURCE = "Where the examples are"
 HOW = "How it is trained (by default as suits the architecture)"
-TEST = "Testing on other examples"
 
 
 def train(
@@ -52,7 +40,7 @@ def train(
     population: Annotated[
         int, typer.Option(help="How many examples there are, as far as is public.", show_default=False)
     ],
-    ledger: Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)],
+    ledger: options.LedgerPlace,
     save: Annotated[
         Path, typer.Option("--save", "--out", help="File to write the network to.", show_default=False)
     ],
@@ -94,15 +82,18 @@ def train(
         bool, typer.Option("--grey", help="Make images in folders grey.", rich_help_panel=SOURCE)
     ] = False,
     mean: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="NUMBER,…", rich_help_panel=SOURCE,
+            metavar="NUMBER,…", rich_help_panel=SOURCE, show_default="0",
             help="Subtract this, one for all or for each channel; public. Bytes are divided by 255 before.",
         ),
-    ] = "0",
+    ] = None,
     std: Annotated[
-        str, typer.Option(metavar="NUMBER,…", help="Then divide by this.", rich_help_panel=SOURCE)
-    ] = "1",
+        str | None,
+        typer.Option(
+            metavar="NUMBER,…", help="Then divide by this.", rich_help_panel=SOURCE, show_default="1"
+        ),
+    ] = None,
     epochs: Annotated[
         float | None,
         typer.Option(help="Passes over the data, in expectation.", rich_help_panel=HOW, show_default=False),
@@ -138,46 +129,33 @@ def train(
         ),
     ] = None,
     sampling: Annotated[
-        str, typer.Option(help="poisson, shuffle or fixed.", rich_help_panel=HOW)
-    ] = "poisson",
+        str | None,
+        typer.Option(help="poisson, shuffle or fixed.", rich_help_panel=HOW, show_default="poisson"),
+    ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(help="Examples to measure it on.", show_default=False, rich_help_panel=TEST),
+        typer.Option(help="Examples to measure it on.", show_default=False, rich_help_panel=options.TEST),
     ] = None,
-    test_epsilon: Annotated[
-        float | None,
-        typer.Option(help="They are private: ε to spend.", show_default=False, rich_help_panel=TEST),
+    test_epsilon: options.TestEpsilon = None,
+    test_public: options.TestPublic = False,
+    test_dataset: options.TestDataset = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The dataset in the ledger.", show_default="default")
     ] = None,
-    test_public: Annotated[
-        bool, typer.Option("--test-public", help="They are public: free.", rich_help_panel=TEST)
-    ] = False,
-    test_dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Charge the test to this dataset of the ledger: it must share nobody with the run.",
-            rich_help_panel=TEST, show_default="that of the run",
-        ),
-    ] = None,
-    dataset: Annotated[str, typer.Option(help="The dataset in the ledger.")] = "default",
     label: Annotated[
         str | None, typer.Option(help="Of the charge, in the ledger.", show_default="the architecture")
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="HTML page to write about it.", show_default=False)
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
-    ] = False,
+    dry_run: options.DryRun = False,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Write the run here at every epoch.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --checkpoint.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files to write.")] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = None,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Train a private network on a file of examples, and pay for it from a ledger.
 
@@ -187,9 +165,13 @@ def train(
     not from 0 to classes − 1 adds nothing, and neither does an image that
     cannot be decoded.
 
-    The ledger is charged before an example is read. With --dry-run nothing is
-    charged, read or written, and the exit code is 2 if the budget would not
-    suffice. A refused charge changes nothing.
+    The ledger is charged before an example is used; whether the files are whole
+    is looked at before. With --dry-run nothing is charged, read or written, and
+    the exit code is 2 if the budget would not suffice. A refused charge changes
+    nothing.
+
+    With --resume a run goes on as it was started: options that are left out are
+    what they were, and one that differs is refused.
 
     Accuracy on the examples it was trained on is not shown: it would leak.
     With --test the network is measured on others: charged with --test-epsilon,
@@ -198,59 +180,50 @@ def train(
     _validate.epsilon(epsilon)
     _validate.delta(delta)
     _validate.count("population", population, 1)
-    check_test(None if test is None else str(test), test_epsilon, test_public, test_dataset)
+    spending.check_test(None if test is None else str(test), test_epsilon, test_public, test_dataset)
+    _check_files(save, report, checkpoint, resume, overwrite)
     need_torch()
     from tacit.cli import runs
 
-    where = runs.Where(inputs, targets, _side(size), grey)
-    found = _found(source, images, labels, where)
-    if classes is not None and found.classes and classes != len(found.classes):
-        raise InvalidValue("classes", classes, f"{len(found.classes)}, the number of folders, or left out")
-    names = found.classes or range(10 if classes is None else _validate.count("classes", classes, 2))
-    prepare = runs.Preparation(_numbers("mean", mean), _numbers("std", std))
-    settings = runs.Settings.of(
-        architecture, population, epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum,
+    start = runs.started_with(
+        checkpoint if resume else None,
+        architecture=architecture, epsilon=epsilon, delta=delta, population=population, classes=classes,
+        inputs=inputs, targets=targets, size=_side(size), grey=grey or None, mean=_numbers("mean", mean),
+        std=_numbers("std", std), epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum,
         optimizer=optimizer, clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling,
+        dataset=dataset, label=label, seed=seed,
     )  # fmt: skip
-    network = runs.Network.new(architecture, found.shape, names, prepare)
+    found = _found(source, images, labels, start.where)
     with ExitStack() as stack:
-        book = stack.enter_context(_ledger(ledger, dataset, delta))
+        book = stack.enter_context(_ledger(ledger, start.options["dataset"], delta))
         with status("Finding the noise"):
-            plan = settings.plan(population=population, epsilon=epsilon, delta=delta, relation=book.relation)
-        if book.relation is Relation.REPLACE_ONE and found.rows != population:
-            raise InvalidValue(
-                "population", population, "the number of examples in the file, which is public here"
-            )
-        job = runs.Run(found, network, settings, plan, book, label or f"{architecture} run", seed)
+            job = start.run(found, book)
         trial = None
         if test is not None:
             other = book
-            if test_dataset is not None and test_epsilon is not None:
+            if test_epsilon is not None and test_dataset is not None and test_dataset != book.dataset:
                 other = stack.enter_context(_ledger(ledger, test_dataset, 0.0))
-            place = runs.find(test, replace(where, test=True, classes=found.classes))
-            if place.identity == found.identity and (test_public or test_dataset is not None):
-                raise InvalidValue(
-                    "--test", str(test), "other examples than the ones trained on",
-                    "What is measured on the training examples has to be paid for: use --test-epsilon alone.",
-                )  # fmt: skip
-            trial = runs.NetworkTrial(
-                job, other, str(test), test_epsilon, [], f"test of the {job.label}", found=place, seed=seed
-            )
-            trial.check(network)
-        _check_files(save, report, checkpoint, resume, overwrite)
+            trial = job.trial(other, test, test_epsilon, start.where)
         console = Console(quiet=quiet)
         _show_plan(console, job)
-        then = None if resume else after(job, trial)
+        due, tested_too = (trial, None) if resume else (job, trial)
+        then = 0.0 if due is None else spending.after(due, tested_too)
         if dry_run:
             _show_dry(console, job, trial, then, resume)
-        if then is None and not resume:
-            refuse(job, trial, "examples")
+        if due is not None and then is None:
+            spending.refuse(due, tested_too, "examples")
         if not dry_run:
+            with status("Looking whether the files are whole"):
+                found.check()
+                if trial is not None:
+                    trial.found.check()
             _run(job, trial, console, save, report, checkpoint, resume, overwrite)
 
 
-def _numbers(name: str, text: str) -> tuple[float, ...]:
+def _numbers(name: str, text: str | None) -> tuple[float, ...] | None:
     """Numbers between commas."""
+    if text is None:
+        return None
     try:
         return tuple(_validate.finite(name, float(part)) for part in text.split(","))
     except ValueError:
@@ -287,7 +260,7 @@ def _ledger(location: str, dataset: str, delta: float) -> Ledger:
                 f"The ledger protects one {book.unit}; a training run protects one row, that is one example.",
                 "Make a ledger for rows: tacit ledger init, without --unit.",
             )
-        check_delta(book, delta, "training", "Ask for less.")
+        spending.check_delta(book, delta, "training", "Ask for less.")
     except TacitError:
         book.close()
         raise
@@ -302,7 +275,7 @@ def _check_files(
         raise TacitError("--save, --report and --checkpoint name the same file.", "Name different files.")
     for path in (save, report):
         if path is not None:
-            writable(path, overwrite)
+            spending.writable(path, overwrite)
     if resume and (checkpoint is None or not checkpoint.exists()):
         missing = "no --checkpoint" if checkpoint is None else f"no file {checkpoint}"
         raise TacitError(f"There is {missing} to go on from.", "Leave --resume out to begin a run.")
@@ -311,7 +284,7 @@ def _check_files(
             raise TacitError(
                 f"{checkpoint} holds a run already.", "Add --resume to go on with it, or name another file."
             )
-        writable(checkpoint, overwrite=True)
+        spending.writable(checkpoint, overwrite=True)
 
 
 def _show_plan(console: Console, job: Run) -> None:
@@ -341,7 +314,7 @@ def _show_dry(
             "The run would go on from its checkpoint. Nothing was charged, and no examples were read.",
         )
     else:
-        show_balance(console, job, trial, then, "examples")
+        spending.show_balance(console, job, trial, then, "examples")
 
 
 def _run(
@@ -363,18 +336,18 @@ def _run(
             say(console, f"Stopped after step {trainer.step_number} of {job.planned.steps}. The run is paid "
                 f"for: go on with --checkpoint {checkpoint} --resume.")  # fmt: skip
             raise typer.Exit(130)
-        place = kept(lambda path, over: network.save(path, overwrite=over), save, overwrite)
+        place = spending.kept(lambda path, over: network.save(path, overwrite=over), save, overwrite)
         if trial is not None and not stopped:
-            with progress(console) as tell_test:
+            with spending.progress(console) as tell_test:
                 found = trial.run(network, tell_test)
             network.evaluations.append(found.to_dict())
-            place = kept(lambda path, _: network.save(path, overwrite=True), place, True)
+            place = spending.kept(lambda path, _: network.save(path, overwrite=True), place, True)
             console.print(tested(found))
     except BudgetExceeded as error:
         show_refusal(error, job.book)
         raise typer.Exit(2) from error
     assert network.guarantee_ is not None
-    settled(console, network.guarantee_, job, trial, "for the whole run" if resume else "now")
+    spending.settled(console, network.guarantee_, job, trial, "for the whole run" if resume else "now")
     if trial is None:
         say(console, "Not tested: accuracy on the examples it was trained on would leak. "
             "--test measures on others.")  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tacit import _validate
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, ModelUnreadable
+from tacit.training import saving
 from tacit.training.architectures import Recipe, recipe_of
 from tacit.training.clipping import CLIPPINGS, Quantile
 from tacit.training.networks import Network, loss
@@ -22,6 +25,18 @@ if TYPE_CHECKING:
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _ADAPTIVE_LR = 0.001
 _RECIPE_POPULATION = 60_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan(Plan):
+    """A plan that also says what the run was started with: it goes on from a checkpoint with nothing else."""
+
+    started: Mapping[str, Any] = field(hash=False)
+    """Options by name, as JSON knows them; public like the rest of the plan."""
+
+    def __post_init__(self) -> None:
+        self._set("started", _plain(self.started))
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,24 +67,36 @@ class Settings:
         _validate.choice("optimizer", made["optimizer"], OPTIMIZERS)
         _validate.choice("clipping", made["clipping"], (*CLIPPINGS, "quantile"))
         if made["optimizer"] != "sgd":
-            if chosen.get("momentum") is not None:
+            if chosen.get("momentum"):
                 raise InvalidValue("momentum", chosen["momentum"], f"left out for {made['optimizer']}")
+            made["momentum"] = 0.0
             made["lr"] = made["lr"] if chosen.get("lr") is not None else _ADAPTIVE_LR
         elif chosen.get("lr") is None:
             made["lr"] *= _share(recipe, population, made["batch_size"], made["epochs"])
         _validate.positive("lr", made["lr"])
         if not 0 <= _validate.finite("momentum", made["momentum"]) < 1:
             raise InvalidValue("momentum", made["momentum"], "in [0, 1)")
-        made["average"] = _average(made["average"])
+        made["average"] = average_of(made["average"])
         return cls(**made)
 
-    def plan(self, *, population: int, epsilon: float, delta: float, relation: Relation) -> Plan:
-        """The plan of the run, with the noise that ε takes; a quantile adds 6 % to it at most."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """What :meth:`of` makes the same settings from, whatever the recipe."""
+        return asdict(self) | {"average": self.average or "none"}
+
+    def plan(
+        self, *, population: int, epsilon: float, delta: float, relation: Relation, started: Mapping[str, Any]
+    ) -> RunPlan:
+        """The plan of the run, with the noise that ε takes; a quantile adds 6 % to it at most.
+
+        ``started`` is what else the run is started with.
+        """
         plain = self.clipping != "quantile"
-        made = Plan(
+        made = RunPlan(
             population=population, batch_size=self.batch_size, epochs=self.epochs,
             clip_norm=self.clip_norm, epsilon=epsilon, delta=delta, sampling=self.sampling,
             clipping=self.clipping if plain else "flat", relation=relation,
+            started={**started, **self.options},
         )  # fmt: skip
         if plain:
             return made
@@ -132,7 +159,38 @@ def seeded_start(network: Network, seed: int) -> None:
                 reset()
 
 
-def _average(given: float | str | None) -> float | str | None:
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the run in a checkpoint was started with; refuses options given now (not None) that differ."""
+    _, kept = saving.read(path)
+    try:
+        started: dict[str, Any] = json.loads(kept["checkpoint"])["plan"]["started"]
+    except KeyError:
+        raise ModelUnreadable(
+            f"{str(path)!r} is not the checkpoint of a run of tacit train.", "Name another file.", path=path
+        ) from None
+    for name, value in given.items():
+        if value is not None and _plain(value) != started.get(name):
+            raise InvalidValue(
+                f"--{name.replace('_', '-')}", value,
+                f"{_shown(started.get(name))}, with which the run in {path} was started",
+                "Leave it out to go on with that run; for another value start another, with a --checkpoint "
+                "of its own.",
+            )  # fmt: skip
+    return started
+
+
+def _shown(value: Any) -> str:
+    if value is None or value is False:
+        return "left out"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def average_of(given: float | str | None) -> float | str | None:
+    """A decay, "tail" or None, from those or from text."""
     if given in (None, "tail"):
         return given
     if given == "none":

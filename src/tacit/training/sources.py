@@ -1,8 +1,9 @@
 """Examples in files: arrays in .npz, MNIST's idx files, folders of images by class.
 
-Finding a source reads what is taken as public: the names and shapes in its header, the names of folders. Its
-examples are read later, once they are paid for. What is done to an example follows from public rules alone,
-so that no message depends on what it holds:
+Finding a source reads what is taken as public: the names and shapes in its header, the names of folders.
+Checking it goes through its bytes, before anything is paid, and says of a file that is cut short or damaged
+just that. Its examples are read later, once they are paid for. What is done to an example follows from public
+rules alone, so that no message depends on what it holds:
 
 - a label that is not a whole number from 0 to classes − 1 becomes −1: the example then adds nothing;
 - an image that cannot be decoded is black, with the label −1;
@@ -35,8 +36,11 @@ TARGETS = ("y", "Y", "labels", "targets", "y_train", "Y_train", "target")
 TEST_INPUTS, TEST_TARGETS = ("x_test", "X_test"), ("y_test", "Y_test")
 SUFFIXES = (".png", ".jpg", ".jpeg")
 _IDX = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile, struct.error)
+_DAMAGED = (
+    OSError, EOFError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile, struct.error
+)  # fmt: skip
 _CHANNELS = (1, 3, 4)
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Found:
     known: str
     read: Callable[[], tuple[Array, Array | None]]
     """The examples as they are in the file, and their labels, if they were wanted."""
+    check: Callable[[], None]
+    """Goes through the file, and raises if :attr:`read` could not; it keeps nothing of the examples."""
     classes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """The names of images, one for each example, where they are files."""
@@ -72,7 +78,7 @@ class Where:
     labelled: bool = True
     test: bool = False
     classes: tuple[str, ...] = ()
-    """The names of folders that are classes, if known; else those that are there."""
+    """The names of the classes, if known, which folders must bear; else they are those that are there."""
 
 
 def find(path: Path, where: Where, labels: Path | None = None) -> Found:
@@ -105,11 +111,11 @@ def _unusable(path: Path, what: str, advice: str = "") -> SourceMissing:
 def _npz(path: Path, where: Where) -> Found:
     try:
         with zipfile.ZipFile(path) as archive:
-            headers = {
-                name.removesuffix(".npy"): _npy_header(archive, name)
-                for name in archive.namelist()
-                if name.endswith(".npy")
-            }
+            headers = {}
+            for name in archive.namelist():
+                if name.endswith(".npy"):
+                    with archive.open(name) as file:
+                        headers[name.removesuffix(".npy")] = _npy_header(file)
     except _DAMAGED:
         raise _unusable(path, "cannot be read as .npz", "Write it with numpy.savez.") from None
     if not headers:
@@ -132,16 +138,35 @@ def _npz(path: Path, where: Where) -> Found:
             raise _damaged(path) from None
         return form(images), labels
 
+    def check() -> None:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for name in (x, y):
+                    if name is not None:
+                        with archive.open(f"{name}.npy") as file:
+                            _npy_header(file)
+                            _go_through(file, *headers[name])
+        except _DAMAGED:
+            raise _damaged(path) from None
+
     known = f"array {x!r} of {_times(arranged)} {dtype}" + ("" if y is None else f", labels in {y!r}")
-    return Found(str(path), shape[0], arranged, known, read, identity=f"{path.resolve()} {x}")
+    return Found(str(path), shape[0], arranged, known, read, check, identity=f"{path.resolve()} {x}")
 
 
-def _npy_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    with archive.open(name) as file:
-        version = np.lib.format.read_magic(file)
-        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, _, dtype = readers[version](file)
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, _, dtype = readers[version](file)
     return shape, dtype
+
+
+def _go_through(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Read what follows a header and keep nothing; ValueError if it is not an array of this shape."""
+    left = math.prod(shape) * dtype.itemsize
+    while part := file.read(_CHUNK):
+        left -= len(part)
+    if left:
+        raise ValueError
 
 
 def _named(
@@ -222,6 +247,15 @@ def _idx_values(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Arr
     return values.astype(dtype.newbyteorder("="))
 
 
+def _check_idx(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    try:
+        with _opened(path) as file:
+            file.read(4 + 4 * len(shape))
+            _go_through(file, shape, dtype)
+    except _DAMAGED:
+        raise _damaged(path) from None
+
+
 def _idx(images: Path, labels: Path | None, where: Where) -> Found:
     shape, dtype = _idx_header(images)
     form, arranged = _arranged(images, shape, dtype)
@@ -236,8 +270,13 @@ def _idx(images: Path, labels: Path | None, where: Where) -> Found:
         found = None if header is None or labels is None else _idx_values(labels, *header).reshape(-1)
         return form(_idx_values(images, shape, dtype)), found
 
+    def check() -> None:
+        _check_idx(images, shape, dtype)
+        if header is not None and labels is not None:
+            _check_idx(labels, *header)
+
     known = f"images of {_times(arranged)} {dtype}"
-    return Found(str(images), shape[0], arranged, known, read, identity=str(images.resolve()))
+    return Found(str(images), shape[0], arranged, known, read, check, identity=str(images.resolve()))
 
 
 def _beside(images: Path) -> Path:
@@ -259,14 +298,7 @@ def _pair_in(folder: Path, where: Where) -> tuple[Path, Path] | None:
 
 def _folder(folder: Path, where: Where) -> Found:
     if where.labelled:
-        names = where.classes or tuple(
-            sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
-        )
-        if len(names) < 2:
-            raise _unusable(
-                folder, "holds neither idx files nor a folder for each of two classes or more",
-                "Put the images of each class into a folder of its own.",
-            )  # fmt: skip
+        names = _class_names(folder, where.classes)
         files = [(path, place) for place, name in enumerate(names) for path in _images(folder / name)]
     else:
         names, files = where.classes, [(path, -1) for path in _images(folder, deep=True)]
@@ -287,14 +319,42 @@ def _folder(folder: Path, where: Where) -> Found:
                 images[row], labels[row] = decoded, label
         return images, labels if where.labelled else None
 
+    def check() -> None:
+        for path, _ in files:
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise _unusable(path, f"cannot be opened: {error.strerror}", "Make it readable.") from None
+
     known = f"names of the folders as classes; every image made {_times(shape)}"
     listed = tuple(str(path.relative_to(folder)) for path, _ in files)
-    return Found(str(folder), len(files), shape, known, read, names, listed, str(folder.resolve()))
+    return Found(str(folder), len(files), shape, known, read, check, names, listed, str(folder.resolve()))
+
+
+def _class_names(folder: Path, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The classes of images that lie in folders by class: the known ones, or those that are there.
+
+    Names alone decide, and not whether there is anything in a folder.
+    """
+    there = sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
+    if len(known or there) < 2 or not there:
+        raise _unusable(
+            folder, "holds neither idx files nor a folder for each of two classes or more",
+            "Put the images of each class into a folder of its own.",
+        )  # fmt: skip
+    for name in there:
+        if known and name not in known:
+            names = ", ".join(known)
+            raise _unusable(
+                folder, f"holds a folder {name!r}, which is no class of the network",
+                f"Name folders by its classes: {names if len(names) < 200 else names[:200] + ' …'}",
+            )  # fmt: skip
+    return known or tuple(there)
 
 
 def _images(folder: Path, *, deep: bool = False) -> list[Path]:
     there = folder.rglob("*") if deep else folder.glob("*")
-    return sorted(each for each in there if each.suffix.lower() in SUFFIXES)
+    return sorted(each for each in there if each.suffix.lower() in SUFFIXES and not each.is_dir())
 
 
 def _decoded(path: Path, shape: tuple[int, ...]) -> Array | None:

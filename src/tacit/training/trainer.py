@@ -26,6 +26,7 @@ from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
 from tacit.training.saving import PATH, write
 from tacit.training.step import PrivateStep, Seen
+from tacit.training.turns import Turn
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
@@ -125,7 +126,7 @@ class Trainer:
             self._checkpoint = Checkpoint(checkpoint, _validate.count("checkpoint_every", every, 1))
         self._waiting: int | None = None
         self._begun = self._stopping = self._finished = False
-        self.step_number = 0
+        self._taken = 0
         self.seen: Seen | None = None
 
     @property
@@ -139,6 +140,11 @@ class Trainer:
     def clip_norm(self) -> float:
         """The current clip_norm, which only :class:`Quantile` moves; released, hence public."""
         return self._core.clip_norm
+
+    @property
+    def step_number(self) -> int:
+        """Steps taken: counted by the trainer alone, since charges and checkpoints go by it."""
+        return self._taken
 
     @property
     def guarantee(self) -> Guarantee:
@@ -167,7 +173,7 @@ class Trainer:
         current step, with a checkpoint; a second one at once.
         """
         shown = self._progress if self._group.rank == 0 else False
-        with Interrupts(self.stop), Bar(self, shown) as bar:
+        with self._group.failing(), Turn(self.model), Interrupts(self.stop), Bar(self, shown) as bar:
             for parts in self._steps(dataset, resume=resume):
                 with self._group.failing():
                     self._take(parts)
@@ -189,7 +195,7 @@ class Trainer:
 
     def step(self, inputs: Any, targets: Any) -> None:
         """Take the step for the batch last drawn by :meth:`batches`; inputs may be transformed row by row."""
-        with self._group.failing():
+        with self._group.failing(), Turn(self.model):
             self._step(inputs, targets)
 
     def _step(self, inputs: Any, targets: Any) -> None:
@@ -231,12 +237,13 @@ class Trainer:
                 "torch.distributed", "initialised later", "initialised before the trainer is made"
             )
         examples = examples_of(dataset)
-        if self._begun:
-            raise InvalidValue(
-                "trainer", "a run already begun", "fitted once",
-                "Make a new trainer, with a plan of its own, to train further.",
-            )  # fmt: skip
-        self._begun = True
+        with Turn(self.model):
+            if self._begun:
+                raise InvalidValue(
+                    "trainer", "a run already begun", "fitted once",
+                    "Make a new trainer, with a plan of its own, to train further.",
+                )  # fmt: skip
+            self._begun = True
         plan = self.plan
         self._group.agree(facts_of(self, len(examples), resume))
         if plan.relation is Relation.REPLACE_ONE and len(examples) != plan.population:
@@ -299,8 +306,8 @@ class Trainer:
                 "checkpoint", str(self._checkpoint.path), "a file that does not exist yet",
                 "Pass resume=True to go on with that run, or delete the file.",
             )  # fmt: skip
-        self.step_number = self._checkpoint.read(self)
-        return self.step_number
+        self._taken = self._checkpoint.read(self)
+        return self._taken
 
     def _stages(self, start: int) -> Iterator[tuple[int, int]]:
         first = 0
@@ -315,7 +322,7 @@ class Trainer:
         self.seen = self._core.release(map(self._viewed, parts))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.step_number += 1
+        self._taken += 1
         if self.schedule is not None:
             self.schedule.step()
         if self._average is not None and (not self._tail or 2 * self.step_number > self.plan.steps):
