@@ -66,10 +66,10 @@ class Pair:
 class Case:
     """One entry of the registry.
 
-    ``event`` is what is charged and ``delta`` the δ at which its ε is read as the claim. What follows
-    is left out for an event without a mechanism: ``make(random_state)`` builds the mechanism,
-    ``broken(random_state)`` a twin with two thirds of the noise that claims the same, ``data`` is what a
-    release reads, ``bad_inputs`` are calls with the error that each must raise.
+    ``event`` is what is charged, and ``delta`` the δ at which its ε under ``relation`` is read as the
+    claim. What follows is left out for an event without a mechanism: ``make(random_state)`` builds the
+    mechanism, ``broken(random_state)`` a twin with two thirds of the noise that claims the same, ``data`` is
+    what a release reads, ``bad_inputs`` are calls with the error that each must raise.
     """
 
     name: str
@@ -81,11 +81,12 @@ class Case:
     pair: Pair | None = None
     noise: Noise | None = None
     bad_inputs: tuple[tuple[str, Callable[[], Any], type[Exception]], ...] = ()
+    relation: str = "add_remove"
 
     @property
     def epsilon(self) -> float:
         """The claim."""
-        return accounting.epsilon(self.event, self.delta)
+        return accounting.epsilon(self.event, self.delta, relation=self.relation)
 
 
 REGISTRY: dict[str, Case] = {}
@@ -303,7 +304,6 @@ def check_fresh(case: Case, make: Make | None = None) -> None:
 
 def check_charged_first(case: Case, path: Path, release: Release = release) -> None:
     """A refused charge touches no data; a granted one is on disk before they are touched."""
-    budget = {"delta": case.delta}
     poor, rich = path / "poor.db", path / "rich.db"
     touched: list[tuple[events.Event, ...]] = []
 
@@ -312,7 +312,10 @@ def check_charged_first(case: Case, path: Path, release: Release = release) -> N
             touched.append(tuple(entry.event for entry in second.entries()))
         return case.data
 
-    with Ledger.open(poor, budget=Budget(epsilon=case.epsilon / 2, **budget)) as ledger:
+    def opened(location: Path, epsilon: float) -> Ledger:
+        return Ledger.open(location, Budget(epsilon, case.delta), relation=case.relation)
+
+    with opened(poor, case.epsilon / 2) as ledger:
         try:
             release(ledger, case.make(1), lambda: data_access(poor))
         except BudgetExceeded:
@@ -321,7 +324,7 @@ def check_charged_first(case: Case, path: Path, release: Release = release) -> N
             raise AssertionError(f"{case.name}: a release beyond the budget was made")
         assert not touched, f"{case.name}: data were touched although the charge was refused"
         assert not ledger.entries()
-    with Ledger.open(rich, budget=Budget(epsilon=case.epsilon * (1 + 1e-6), **budget)) as ledger:
+    with opened(rich, case.epsilon * (1 + 1e-6)) as ledger:
         release(ledger, case.make(1), lambda: data_access(rich))
         assert touched == [(case.event,)], f"{case.name}: entries when the data were touched: {touched}"
         assert [entry.event for entry in ledger.entries()] == [case.event]

@@ -41,11 +41,17 @@ from tacit.tables.measure import FRACTIONS
 EPSILON, DELTA = 2.0, 0.05
 """What Gaussian noise and selections are asked for; an audit needs a δ that can be seen."""
 
-RHO = (1 - 1e-9) * 0.5 / accounting.calibrate(
+ALLOWED = accounting.calibrate(
     lambda noise: events.ZeroConcentrated(0.5 / noise**2), epsilon=EPSILON, delta=DELTA
-) ** 2  # fmt: skip
+)
+RHO = 0.5 / ALLOWED**2 * (1 - 1e-9)
 PAY, PAY_SUM, FINE = 3 * 2**24, 2**25, 2**26
 """Steps of 2^−22 in the range of pay, and to the farther of its bounds; steps of squares and products."""
+
+
+def concentrated(rho: float) -> events.ZeroConcentrated:
+    """The event of noise bought for ρ, by way of its σ: to the last bit."""
+    return events.ZeroConcentrated(0.5 / (1 / math.sqrt(2 * rho)) ** 2)
 
 
 def person(question: Question) -> Question:
@@ -61,7 +67,7 @@ def gaussian(question: Question) -> Question:
 
 
 ONE = events.Pure(1.0)
-CONCENTRATED = events.ZeroConcentrated(RHO)
+CONCENTRATED = concentrated(RHO)
 SIGMA = 1 / math.sqrt(2 * RHO)
 TOP, BOTTOM = Row("she", 64, OUTSIDE), Row("she", 0, -OUTSIDE)
 """Rows at, or beyond, the upper and the lower bound of what they hold."""
@@ -151,7 +157,7 @@ of_cells(
         (3 * FRACTIONS * SIGMA / math.sqrt(part), cells)
         for part, cells in ((1 / 2, 6), (1 / 4, 2), (1 / 4, 3))
     ),
-    events.Compose(tuple(events.ZeroConcentrated(RHO * part) for part in (1 / 2, 1 / 4, 1 / 4))),
+    events.Compose(tuple(concentrated(RHO * part) for part in (1 / 2, 1 / 4, 1 / 4))),
 )
 
 COVARIANCE = Question(lambda t, **cost: t.covariance(["age", "pay"], **cost))

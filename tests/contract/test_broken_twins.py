@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,9 @@ from contract.registry import (
     check_support,
 )
 from tacit import accounting, events
+
+if find_spec("torch"):
+    from contract import training_cases  # noqa: F401
 
 ALL = [pytest.param(case, id=name) for name, case in REGISTRY.items()]
 MADE = [pytest.param(case, id=name) for name, case in REGISTRY.items() if case.make is not None]

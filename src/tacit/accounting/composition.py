@@ -74,8 +74,14 @@ def zcdp(terms: Terms, delta: float) -> float:
     if left <= 0:
         return math.inf
     centre = max(math.sqrt(math.log(1 / left) / rho), 1e-6)
-    orders = 1 + centre * np.geomspace(0.2, 5, 400)
-    return rdp.Curve(orders, rho * orders, failure).epsilon(delta)
+    best, width = math.inf, 5.0
+    for _ in range(3):
+        orders = 1 + centre * np.geomspace(1 / width, width, 400)
+        found = rdp.Curve(orders, rho * orders, failure).epsilons(delta)
+        place = int(np.argmin(found))
+        best = min(best, float(found[place]))
+        centre, width = orders[place] - 1, width ** (2 / 100)
+    return best
 
 
 def moments(terms: Terms, delta: float) -> float:

@@ -52,15 +52,20 @@ class Curve:
     failure: float = 0.0
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ε any order certifies (Canonne, Kamath and Steinke 2020, proposition 12)."""
+        """The smallest ε any order certifies."""
+        return float(np.min(self.epsilons(delta)))
+
+    def epsilons(self, delta: float) -> Array:
+        """The ε each order certifies (Canonne, Kamath and Steinke 2020, proposition 12)."""
         left = delta - self.failure
         if left <= 0:
-            return 0.0 if self.failure == 0 and not np.any(self.divergences) else math.inf
+            nothing = self.failure == 0 and not np.any(self.divergences)
+            return np.full(len(self.orders), 0.0 if nothing else math.inf)
         a, d = self.orders, self.divergences
         with np.errstate(invalid="ignore"):
             values = d + np.log1p(-1 / a) - (math.log(left) + np.log(a)) / (a - 1)
             values = np.where(-np.expm1(-d) <= left**2, 0.0, values)
-        return float(max(0.0, np.min(np.where(np.isnan(values), np.inf, values))))
+        return np.maximum(0.0, np.where(np.isnan(values), np.inf, values))
 
     def delta(self, epsilon: float) -> float:
         """The smallest δ any order certifies at ``epsilon``."""

@@ -162,7 +162,7 @@ def _calibrate(epsilon: float, delta: float) -> float:
     excess = np.geomspace(1e-9, 1e12, 1 << 16)
     order = 1 + excess
     conversion = -np.log1p(1 / excess) - (math.log(delta) + np.log(order)) / excess
-    rho = float(np.max((epsilon - conversion) / order)) * (1 - 1e-12)
+    rho = float(np.max((epsilon - conversion) / order)) * (1 - 1e-10)
     if rho <= 0:
         raise InvalidValue("epsilon", epsilon, "larger at this delta")
     return rho
