@@ -242,9 +242,7 @@ class SampledWithoutReplacement(Event):
         _set(self, "population", lambda name, value: _validate.count(name, value, 1))
         _set(self, "batch_size", lambda name, value: _validate.count(name, value, 1))
         if self.batch_size > self.population:
-            raise InvalidValue(
-                "batch_size", self.batch_size, f"at most the population, {self.population}"
-            )
+            raise InvalidValue("batch_size", self.batch_size, f"at most the population, {self.population}")
         _require_depth(1 + _require_event("event", self.event))
 
     @property
@@ -366,9 +364,7 @@ def _decode(data: Any, depth: int) -> Event:
         )
     expected = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     if (given := set(data) - {"is"}) != expected:
-        raise MalformedEvent(
-            f"An event of kind {tag!r} has fields {sorted(expected)}, got {sorted(given)}."
-        )
+        raise MalformedEvent(f"An event of kind {tag!r} has fields {sorted(expected)}, got {sorted(given)}.")
     arguments = {name: value for name, value in data.items() if name != "is"}
     if "event" in arguments:
         arguments["event"] = _decode(arguments["event"], depth + 1)

@@ -103,8 +103,6 @@ class Guarantee:
             epsilon = data.pop("epsilon")
             event = events.from_json(json.dumps(data.pop("event")))
             unit = Unit(**data.pop("unit"))
-            return cls(
-                epsilon=math.inf if epsilon == "inf" else epsilon, event=event, unit=unit, **data
-            )
+            return cls(epsilon=math.inf if epsilon == "inf" else epsilon, event=event, unit=unit, **data)
         except (TacitError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise MalformedEvent(f"This text is not a guarantee: {error}") from error

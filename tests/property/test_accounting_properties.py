@@ -26,9 +26,7 @@ leaves = st.one_of(
 )
 sampled = st.one_of(
     st.tuples(st.floats(1e-4, 1.0), leaves).map(lambda t: events.PoissonSampled(*t)),
-    st.tuples(st.integers(1, 40), leaves).map(
-        lambda t: events.SampledWithoutReplacement(t[0], 40, t[1])
-    ),
+    st.tuples(st.integers(1, 40), leaves).map(lambda t: events.SampledWithoutReplacement(t[0], 40, t[1])),
 )
 simple = st.one_of(leaves, sampled)
 anything = st.one_of(
@@ -144,9 +142,7 @@ def test_parallel_is_the_worst_part_or_the_two_worst(parts, delta):
     singles = [accounting.epsilon(part, delta) for part in parts]
     assert accounting.epsilon(together, delta) >= max(singles) * (1 - 1e-3)
     if len(parts) > 1:
-        pairs = [
-            accounting.epsilon(events.Compose(pair), delta) for pair in itertools.combinations(parts, 2)
-        ]
+        pairs = [accounting.epsilon(events.Compose(pair), delta) for pair in itertools.combinations(parts, 2)]
         assert accounting.epsilon(together, delta, relation="replace_one") >= max(pairs) * (1 - 1e-3)
 
 

@@ -81,13 +81,16 @@ def test_clip_of_nan(backends):
     table = backends(floats(NAN))
     assert raw(table.x.clip(0.0, 1.0)) == [1.0]
     assert raw(clip(table.x, 0.0, 1.0)) == [None]
-    check(table, {
-        Column("number", bounds=(0, 1)): [None],
-        Column("number", bounds=(0, 1), missing=0.25): [0.25],
-        Column("number"): [None],
-        Column("number", missing=7): [7.0],
-        Column("integer", bounds=(0, 9), missing=3): [3],
-    })
+    check(
+        table,
+        {
+            Column("number", bounds=(0, 1)): [None],
+            Column("number", bounds=(0, 1), missing=0.25): [0.25],
+            Column("number"): [None],
+            Column("number", missing=7): [7.0],
+            Column("integer", bounds=(0, 9), missing=3): [3],
+        },
+    )
 
 
 def test_clip_of_null(backends):
@@ -96,10 +99,13 @@ def test_clip_of_null(backends):
     assert raw(table.x.clip(0.0, 1.0)) == [None]
     assert raw(clip(table.x, 0.0, 1.0)) == [None]
     assert raw(clip(table.x, 0.0, 1.0, missing=0.5)) == [0.5]
-    check(table, {
-        Column("number", bounds=(0, 1)): [None],
-        Column("integer", bounds=(0, 1), missing=1): [1],
-    })
+    check(
+        table,
+        {
+            Column("number", bounds=(0, 1)): [None],
+            Column("integer", bounds=(0, 1), missing=1): [1],
+        },
+    )
 
 
 def test_overflow_of_whole_numbers(backends):
@@ -162,29 +168,35 @@ def test_ends_of_int64(backends):
     table = backends(pa.table({"x": [-LONG - 1]}))
     with pytest.raises(Exception, match=r"(?i)overflow|out of range"):
         raw(table.x.abs() if table.get_backend().name == "duckdb" else -table.x)
-    check(table, {
-        Column("integer"): [-LARGEST],
-        Column("integer", bounds=(-5, 5)): [-5],
-        Column("number"): [-(2.0**63)],
-        Column("boolean"): [None],
-        Column("text"): [None],
-        Column("integer", categories=(1, 2)): [None],
-    })
+    check(
+        table,
+        {
+            Column("integer"): [-LARGEST],
+            Column("integer", bounds=(-5, 5)): [-5],
+            Column("number"): [-(2.0**63)],
+            Column("boolean"): [None],
+            Column("text"): [None],
+            Column("integer", categories=(1, 2)): [None],
+        },
+    )
 
 
 def test_infinity(backends):
     table = backends(floats(INF, -INF, 1e300))
     with pytest.raises(Exception, match=r"(?i)overflow|out of range"):
         raw(table.x.floor())
-    check(table, {
-        Column("integer", bounds=(-5, 5)): [5, -5, 5],
-        Column("integer"): [LARGEST, -LARGEST, LARGEST],
-        Column("number", bounds=(-5, 5)): [5.0, -5.0, 5.0],
-        Column("number"): [INF, -INF, 1e300],
-        Column("category", categories=(1, 2)): [None, None, None],
-        Column("text"): [None, None, None],
-        Column("boolean"): [None, None, None],
-    })
+    check(
+        table,
+        {
+            Column("integer", bounds=(-5, 5)): [5, -5, 5],
+            Column("integer"): [LARGEST, -LARGEST, LARGEST],
+            Column("number", bounds=(-5, 5)): [5.0, -5.0, 5.0],
+            Column("number"): [INF, -INF, 1e300],
+            Column("category", categories=(1, 2)): [None, None, None],
+            Column("text"): [None, None, None],
+            Column("boolean"): [None, None, None],
+        },
+    )
 
 
 def test_fractions_round_differently(backends):
@@ -198,10 +210,13 @@ def test_bounds_are_kept_to_the_last_bit(backends):
     lower, upper = 0.30000000000000004, 123456.78901234568
     table = backends(floats(0.0, INF, math.nextafter(lower, 1), math.nextafter(upper, 0)))
     expected = [lower, upper, math.nextafter(lower, 1), math.nextafter(upper, 0)]
-    check(table, {
-        Column("number", bounds=(lower, upper)): expected,
-        Column("number", bounds=(-(2.0**400), 1e-300)): [0.0, 1e-300, 1e-300, 1e-300],
-    })
+    check(
+        table,
+        {
+            Column("number", bounds=(lower, upper)): expected,
+            Column("number", bounds=(-(2.0**400), 1e-300)): [0.0, 1e-300, 1e-300, 1e-300],
+        },
+    )
 
 
 def test_text_that_is_a_number_to_one_engine_only(backends):
@@ -286,29 +301,38 @@ def test_undeclared_categories(backends):
 )
 def test_stored_types(backends, values):
     table = backends(pa.table({"x": values}))
-    check(table, {
-        Column("integer", bounds=(0, 5)): [1, 0, 5, None],
-        Column("number", bounds=(0.5, 5)): [1.0, 0.5, 5.0, None],
-        Column("number"): [1.0, 0.0, 7.0, None],
-        Column("boolean"): [True, False, None, None],
-        Column("category", categories=(7, 1)): [1, None, 7, None],
-    })
+    check(
+        table,
+        {
+            Column("integer", bounds=(0, 5)): [1, 0, 5, None],
+            Column("number", bounds=(0.5, 5)): [1.0, 0.5, 5.0, None],
+            Column("number"): [1.0, 0.0, 7.0, None],
+            Column("boolean"): [True, False, None, None],
+            Column("category", categories=(7, 1)): [1, None, 7, None],
+        },
+    )
     if values.type != pa.string():
-        check(table, {
-            Column("text"): ["1", "0", "7", None],
-            Column("category", categories=("7", "1")): ["1", None, "7", None],
-        })
+        check(
+            table,
+            {
+                Column("text"): ["1", "0", "7", None],
+                Column("category", categories=("7", "1")): ["1", None, "7", None],
+            },
+        )
 
 
 def test_stored_truth(backends):
     table = backends(pa.table({"x": [True, False, None]}))
-    check(table, {
-        Column("boolean"): [True, False, None],
-        Column("boolean", missing=False): [True, False, False],
-        Column("integer"): [1, 0, None],
-        Column("number", bounds=(0, 1)): [1.0, 0.0, None],
-        Column("text", missing="-"): ["true", "false", "-"],
-    })
+    check(
+        table,
+        {
+            Column("boolean"): [True, False, None],
+            Column("boolean", missing=False): [True, False, False],
+            Column("integer"): [1, 0, None],
+            Column("number", bounds=(0, 1)): [1.0, 0.0, None],
+            Column("text", missing="-"): ["true", "false", "-"],
+        },
+    )
     words = backends(pa.table({"x": ["TRUE", " false", "1", "0", "yes", "", None]}))
     assert cleaned(words, Column("boolean")) == [True, False, True, False, None, None, None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -86,7 +87,11 @@ def quiet() -> Iterator[None]:
     def zeros(source: Any, count: int, dtype: torch.dtype) -> Tensor:
         return torch.zeros(count, dtype=dtype)
 
-    with mock.patch.object(step, "normal", zeros), mock.patch.object(step, "check_noise"):
+    with (
+        mock.patch.object(step, "normal", zeros),
+        mock.patch.object(step, "check_noise"),
+        mock.patch.object(step, "_GRID_BITS", 60),
+    ):
         yield
 
 
@@ -137,7 +142,7 @@ def noise(rank: int, folder: Path) -> dict[str, Any]:
         return normal(source, count, dtype) * (rank == 0)
 
     made = {"sound": drawn(), "seeded": drawn(random_state=3)}
-    with mock.patch.object(step, "math", SimpleNamespace(sqrt=lambda size: 1.0, nan=0.0)):
+    with mock.patch.object(step, "math", SimpleNamespace(**{**vars(math), "sqrt": lambda size: 1.0})):
         made["whole shares"] = drawn()
     with mock.patch.object(step, "normal", only_first), mock.patch.object(step, "check_noise"):
         made["one share"] = drawn()

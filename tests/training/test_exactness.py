@@ -12,6 +12,7 @@ from torch import nn
 
 from tacit.errors import InvalidValue
 from tacit.training import clipped_gradient_sum, tree
+from tacit.training.layers import row_norms
 from tacit.training.routes import Parts, routes_for
 from training.oracle import assert_equal_to_loop, squared
 from training.zoo import BATCH, ZOO
@@ -178,3 +179,17 @@ def test_layers_out_of_reach_are_refused(wrap: Any) -> None:
     model = nn.Sequential(nn.Tanh(), wrap(nn.Linear(3, 2)))
     with pytest.raises(InvalidValue, match=r"layer '1'.*module it was made from"):
         clipped_gradient_sum(model, squared, torch.randn(BATCH, 3), torch.randn(BATCH), 1.0)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_long_rows_do_not_come_out_short(turned: bool) -> None:
+    """Squares too small to move a large float32 sum count all the same."""
+    rows = torch.full((3, 150_528), 2**-12.2)
+    rows[:, :8] = 1.0
+    rows = rows.t().contiguous().t() if turned else rows
+    exact = rows.double().norm(dim=1)
+    assert ((row_norms(rows) / exact - 1).abs() < 5e-6).all()
+    assert (torch.linalg.vector_norm(rows, dim=1) / exact - 1).min() < -1e-4
+    model = nn.Linear(150_528, 1, bias=False)
+    _, norms = clipped_gradient_sum(model, lambda out, _: out[:, 0], rows, torch.zeros(3), 1.0)
+    assert (norms > exact * (1 - 1e-5)).all()

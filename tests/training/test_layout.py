@@ -41,7 +41,7 @@ def test_a_model_runs_with_channels_last_unless_it_views_them(reshape: bool) -> 
     assert model.seen[-1] is False
 
 
-def test_other_errors_are_not_taken_for_a_view() -> None:
+def test_what_fails_in_both_orders_leaves_no_mark() -> None:
     class Broken(Watched):
         def forward(self, images: Tensor) -> Tensor:
             if images.shape[0] > 3:
@@ -53,6 +53,19 @@ def test_other_errors_are_not_taken_for_a_view() -> None:
         clipped_gradient_sum(model, squared, torch.randn(4, 1, 8, 8), torch.randn(4), 1.0)
     clipped_gradient_sum(model, squared, torch.randn(3, 1, 8, 8), torch.randn(3), 1.0)
     assert model.seen[-1]
+
+
+def test_a_convolution_under_vmap_is_left_alone() -> None:
+    class Mapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(2, 3, 3)
+
+        def forward(self, images: Tensor) -> Tensor:
+            return torch.vmap(lambda image: self.conv(image[None])[0])(images)
+
+    torch.manual_seed(0)
+    assert_equal_to_loop(Mapped().double(), torch.randn(3, 2, 5, 5).double(), torch.randn(3).double())
 
 
 def test_patches_of_large_images_are_written_out_in_rows() -> None:

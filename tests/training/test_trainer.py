@@ -59,7 +59,8 @@ def trainer(planned: Plan | None = None, model: nn.Module | None = None, **optio
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No noise, so that what lies under it can be seen."""
+    """No noise and no rounding, so that what lies under it can be seen."""
+    monkeypatch.setattr(steps, "_GRID_BITS", 60)
     monkeypatch.setattr(steps, "normal", lambda source, count, dtype: torch.zeros(count, dtype=dtype))
     monkeypatch.setattr(steps, "check_noise", lambda noise: None)
 

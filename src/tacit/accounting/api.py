@@ -184,9 +184,7 @@ def _bracket(
         x, value = other, at_other
 
 
-def _smallest(
-    excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float]
-) -> float:
+def _smallest(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float]) -> float:
     """Regula falsi in ln x (Illinois), keeping ``high`` on the private side."""
     (a, fa), (b, fb) = low, high
     kept = 0
@@ -221,8 +219,10 @@ def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     if dlt == 0:
         return with_group, 0.0
     try:
-        factor = math.fsum([math.exp(i * eps) for i in range(k)]) if k <= 64 else (
-            math.expm1(with_group) / math.expm1(eps) if eps > 0 else float(k)
+        factor = (
+            math.fsum([math.exp(i * eps) for i in range(k)])
+            if k <= 64
+            else (math.expm1(with_group) / math.expm1(eps) if eps > 0 else float(k))
         )
     except OverflowError:
         return with_group, 1.0

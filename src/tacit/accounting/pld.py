@@ -138,8 +138,7 @@ class _Composer:
         if not all(map(math.isfinite, self.highs + self.lows)):
             raise UnsupportedEvent("A term's loss is unbounded at this δ.", method="pld")
         spreads = [
-            _variance(p, low, high)
-            for p, low, high in zip(self.parts, self.lows, self.highs, strict=True)
+            _variance(p, low, high) for p, low, high in zip(self.parts, self.lows, self.highs, strict=True)
         ]
         variance = sum(n * v for n, v in zip(self.counts, spreads, strict=True))
         self.coarsest = math.sqrt(6 * VARIANCE_SLACK * variance / sum(self.counts))
@@ -245,5 +244,3 @@ def _variance(profile: Profile, low: float, high: float) -> float:
     grid = losses.connect_dots(profile.forward, profile.backward, at, 0)
     mean = float(np.dot(grid.mass, at))
     return max(float(np.dot(grid.mass, np.square(at - mean))), 1e-300)
-
-

@@ -172,4 +172,3 @@ def _envelope(profiles: list[Profile]) -> Profile:
 
 def _both(curve: Curve, largest_loss: float) -> Profile:
     return Profile(curve, curve, largest_loss)
-

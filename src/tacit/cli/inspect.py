@@ -66,9 +66,7 @@ def _show_guarantee(console: Console, facts: Any) -> None:
 def tested(evaluation: Any) -> Table:
     """The figures of all rows, and of each group the accuracy; the model file has the others too."""
     paid = (
-        "public rows, free"
-        if evaluation.guarantee is None
-        else f"private rows, {pair(evaluation.guarantee)}"
+        "public rows, free" if evaluation.guarantee is None else f"private rows, {pair(evaluation.guarantee)}"
     )
     table = Table("", "value", f"{evaluation.confidence:.0%} interval", title=f"Tested on {paid}")
     table.title_justify = "left"

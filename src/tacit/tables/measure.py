@@ -227,9 +227,7 @@ def _people(
         yield np.stack([found.cells(f"s{i}_{j}") for j in range(cells)], axis=-1)
 
 
-def _counts_of_people(
-    rows: ir.Table, keys: Sequence[str], unit: Unit, blocks: Sequence[Block]
-) -> ir.Table:
+def _counts_of_people(rows: ir.Table, keys: Sequence[str], unit: Unit, blocks: Sequence[Block]) -> ir.Table:
     """As :func:`_sums_of_people`, several times faster, where the table may be read twice."""
     each = rows.group_by(UNIT).aggregate(all=rows.count())
     each = each.select(person=each[UNIT], weight=_weight(each["all"], unit.rows))

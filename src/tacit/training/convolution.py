@@ -90,7 +90,7 @@ class Convolution(Mended):
             return self._from_patches(inputs, grads)
         examples = len(inputs)
         like = inputs.new_empty((examples * self.shape[0], *self.shape[1:]))
-        inputs, grads = (each.reshape(1, -1, *each.shape[2:]) for each in (inputs, grads))
+        inputs, grads = (each.flatten(0, 1)[None] for each in (inputs, grads))
         made = self._weight_gradient(inputs, grads, like, examples * self.groups)
         return made.view(examples, *self.shape)
 

@@ -19,6 +19,8 @@ from torch import Tensor
 _CANCELLED = 1e-4
 # Multiplications that take as long as writing and twice reading a number of a gradient.
 _PASSES = 24
+# Squares that are added up before they are added to others.
+_RUN = 1024
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Matrix(Mended):
             return row_squares(self.held.flatten(1))
         if self.inputs.shape[1] == 1:
             sizes: list[Tensor] = [
-                torch.linalg.vector_norm(each[:, 0], dim=1) + math.sqrt(each.shape[2] * _tiny(each))
+                row_norms(each[:, 0]) + math.sqrt(each.shape[2] * _tiny(each))
                 for each in (self.inputs, self.grads)
             ]
             return (sizes[0] * sizes[1]).square_()
@@ -357,7 +359,23 @@ def _tiny(values: Tensor) -> float:
     return float(torch.finfo(values.dtype).tiny)
 
 
+def row_norms(rows: Tensor) -> Tensor:
+    """Norm of each row, of which long ones are added up in runs.
+
+    In float32 small squares vanish beside a large sum, one after the other: a long row would come out short.
+    """
+    width = rows.shape[1]
+    norms: Tensor
+    if width <= _RUN:
+        norms = torch.linalg.vector_norm(rows, dim=1)
+        return norms
+    rest = width % _RUN
+    norms = torch.linalg.vector_norm(rows[:, : width - rest].view(len(rows), -1, _RUN), dim=2)
+    if rest:
+        norms = torch.cat([norms, row_norms(rows[:, width - rest :])[:, None]], 1)
+    return row_norms(norms)
+
+
 def row_squares(rows: Tensor) -> Tensor:
     """Squared norm of each row."""
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.square_()
+    return row_norms(rows).square_()

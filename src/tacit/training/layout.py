@@ -1,8 +1,8 @@
 """The order in memory in which layers are fastest, while the tape runs.
 
 A CPU convolves and pools images up to two and a half times as fast with their channels last
-(``benchmarks/results/dpsgd_speed.md``); shapes and numbers stay what they were. A model that calls
-``.view`` on a tensor laid out so fails, and from then on its images are left as they come.
+(``benchmarks/results/dpsgd_speed.md``); shapes and numbers stay what they were. A model that fails on
+a tensor laid out so, as by calling ``.view``, has its images left as they come from then on.
 A product with a matrix of a few rows, as of ten classes, takes half the time turned round.
 """
 
@@ -17,6 +17,8 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from tacit.training.memory import out_of_memory
 
 _LARGE = 1 << 16
 _LEFT_AS_THEY_COME: WeakSet[nn.Module] = WeakSet()
@@ -39,9 +41,11 @@ def arranged(model: nn.Module, layers: Iterable[nn.Module], call: Callable[[], _
                 with _channels_last(images):
                     return call()
             except RuntimeError as error:
-                if "view size is not compatible" not in str(error):
+                if out_of_memory(error):
                     raise
-                _LEFT_AS_THEY_COME.add(model)
+            found = call()
+            _LEFT_AS_THEY_COME.add(model)
+            return found
         return call()
 
 
@@ -58,7 +62,7 @@ def _is_narrow(layer: nn.Linear) -> bool:
 def _turned(layers: list[nn.Linear]) -> Iterator[None]:
     try:
         for layer in layers:
-            layer.forward = partial(_narrow, layer)
+            layer.__dict__["forward"] = partial(_narrow, layer)
         yield
     finally:
         for layer in layers:
@@ -88,6 +92,8 @@ def _convert(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     if not args or not isinstance(args[0], Tensor) or args[0].dim() != 4:
         return None
     images = args[0]
+    if torch._C._functorch.is_batchedtensor(images):
+        return None
     if images.shape[1] > 1:
         return (images.contiguous(memory_format=torch.channels_last), *args[1:])
     # With one channel both orders are the same numbers; only the strides tell which is meant.

@@ -8,9 +8,10 @@ Muller 1958), the largest of them 9.4.
 In float32 such pairs lie on a grid of circles and rays: subtracting the right sum leaves a pair on the
 grid, and the wrong one does not. So each number is blurred by a uniform one of up to 1/64 either way, which
 spans at least hundreds of circles wherever a pair can lie. Adding what is independent of the data
-takes nothing from the guarantee of the Gaussian, and hides the grid, as a second draw does for
-Holohan and Braghin (2021) at more cost. The result approximates real-valued noise, which is what the
-proof is about, so the guarantee names its precision.
+takes nothing from the guarantee of the Gaussian, and hides the circles, as a second draw does for
+Holohan and Braghin (2021) at more cost. The last bits still tell: what is released is rounded after the
+noise is added (:mod:`tacit.training.step`). The result approximates real-valued noise, which is
+what the proof is about, so the guarantee names its precision.
 
 >>> normal(Source(random_state=3), 3, torch.float64)
 tensor([..., ..., ...], dtype=torch.float64)
