@@ -228,3 +228,16 @@ def test_state_a_file_cannot_hold_is_named(tmp_path: Path) -> None:
     made = trainer(model=model, optimizer=optimizer, checkpoint=tmp_path / "run")
     with pytest.raises(tacit.TacitError, match="object"):
         made.fit(data())
+
+
+@pytest.mark.parametrize("name", ["average", "schedule"])
+def test_what_was_averaged_or_scheduled_goes_on_so(name: str, tmp_path: Path) -> None:
+    with suppress(PowerCut):
+        run(tmp_path / "run", None, callbacks=[cut_at(5)]).fit(data())
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    kept = {"average": 0.9, "schedule": torch.optim.lr_scheduler.StepLR(optimizer, 3)}
+    del kept[name]
+    other = trainer(plan(**FACTS), model, optimizer=optimizer, checkpoint=tmp_path / "run", **kept)
+    with pytest.raises(InvalidValue, match=f"{name} must be given, as when the run was begun"):
+        other.fit(data(), resume=True)

@@ -166,11 +166,26 @@ def test_uses_that_depend_on_the_batch() -> None:
     assert_equal_to_loop(model, torch.randn(BATCH, 3).double(), torch.randn(BATCH).double())
 
 
-def test_compiled() -> None:
+@pytest.mark.parametrize("frozen", [True, False])
+def test_compiled(frozen: bool) -> None:
+    """What has nothing to train runs compiled; what has, as written."""
     torch.manual_seed(0)
-    inner = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh(), nn.Linear(4, 2)).double()
-    model = torch.compile(inner, backend="eager")
-    assert_equal_to_loop(model, torch.randn(BATCH, 3).double(), torch.randn(BATCH).double())
+    runs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            runs.append(len(args))
+            return graph(*args)
+
+        return run
+
+    inner = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Tanh()).double().requires_grad_(not frozen)
+    model = nn.Sequential(torch.compile(inner, backend=backend), nn.Linear(4, 2).double())
+    inputs, targets = torch.randn(BATCH, 3).double(), torch.randn(BATCH).double()
+    assert_equal_to_loop(model, inputs, targets)
+    runs.clear()
+    clipped_gradient_sum(model, squared, inputs, targets, 1.0)
+    assert bool(runs) == frozen
 
 
 @pytest.mark.parametrize("wrap", [torch.jit.script, nn.DataParallel])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InvalidValue
-from tacit.training import check_model, clipped_gradient_sum, replace_batchnorm
+from tacit.training import Plan, Trainer, check_model, clipped_gradient_sum, replace_batchnorm
 from training.oracle import assert_equal_to_loop, squared
 from training.zoo import ZOO
 
@@ -203,3 +203,21 @@ def test_calls_that_depend_on_the_batch_are_made_example_by_example() -> None:
 def test_torch_is_not_imported_with_tacit() -> None:
     code = "import sys, tacit; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize("kind", ["a class", "a word"])
+def test_a_number_out_of_bounds_is_not_told(kind: str, place: int) -> None:
+    inputs, targets = torch.zeros(4, 1).long(), torch.zeros(4).long()
+    model: nn.Module = nn.Sequential(nn.Embedding(3, 2), nn.Flatten())
+    (inputs if kind == "a word" else targets)[place] = 98765
+    plan = Plan(population=4, batch_size=4, steps=1, noise_multiplier=1.0, delta=0.05)
+    trainer = Trainer(
+        model, nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=1.0), plan, progress=False
+    )
+    with pytest.raises((InvalidValue, IndexError)) as caught:
+        trainer.fit((inputs, targets))
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "98765" not in str(error)
+        error = None if error.__suppress_context__ else error.__context__

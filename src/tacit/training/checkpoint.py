@@ -81,6 +81,10 @@ class Checkpoint:
                 "plan", str(trainer.plan), "the plan the run was begun with",
                 "A run goes on as it was planned; start another for another plan.",
             )  # fmt: skip
+        for name, mine in (("average", trainer._average), ("schedule", trainer.schedule)):
+            if (mine is None) != (facts["state"][name] is None):
+                given = "left out" if facts["state"][name] is None else "given"
+                raise InvalidValue(name, "another", f"{given}, as when the run was begun")
         account = trainer._account
         if facts["ledger"] and account.ledger is None:
             raise InvalidValue(

@@ -21,11 +21,12 @@ from tacit.training.layout import arranged
 from tacit.training.routes import (
     Parts,
     Routes,
+    as_written,
+    compiled,
     constants,
     everything_by_itself,
     layer_input,
     routes_for,
-    slow_attention,
 )
 from tacit.training.tape import OtherRows, Pieces, Tape
 from tacit.training.verifying import holds
@@ -120,7 +121,7 @@ def clipped_gradients(
         total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
-    with _precision(like.device, autocast), slow_attention(model):
+    with _precision(like.device, autocast), as_written(model, frozen=False):
         routes = routes_for(
             parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
         )
@@ -175,7 +176,8 @@ def _pieces(
     if len(routes.fallback) < len(trainable):
         pieces, losses = _taped(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
-        found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
+        with as_written(model):
+            found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
         for name, values in found.items():
             values = values.to(wide(values.dtype))
             pieces[name] = Plain(values if views == 1 else values / views)
@@ -186,9 +188,10 @@ def _taped(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
 ) -> tuple[dict[str, Piece], Tensor]:
     """What parameters received by way of the tape, and the losses."""
+    inside = {layer for module in compiled(parts.model) for layer in module.modules()}
     return arranged(
         parts.model,
-        parts.layers.values(),
+        [layer for layer in parts.layers.values() if layer not in inside],
         lambda: _recorded(parts, loss, inputs, targets, routes, entries, views),
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -38,3 +40,17 @@ def per_example(loss: Any) -> Loss:
         return rest.sum(1) if reduction in ("sum", "batchmean") else rest.mean(1)
 
     return losses
+
+
+@contextmanager
+def unnamed_bounds() -> Iterator[None]:
+    """Within, an index out of bounds is an error that does not name it: it is an example's."""
+    try:
+        yield
+    except (IndexError, RuntimeError) as error:
+        if "out of bounds" not in str(error):
+            raise
+        raise InvalidValue(
+            "inputs and targets", "a number out of bounds", "classes and places that model and loss have",
+            "Count the model's outputs, and its words.",
+        ) from None  # fmt: skip

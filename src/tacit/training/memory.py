@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tacit.training import tree
 from tacit.training.data import Examples, Pair
+from tacit.training.losses import unnamed_bounds
 
 if TYPE_CHECKING:
     from tacit.training.step import PrivateStep
@@ -56,7 +57,7 @@ def _kept(core: PrivateStep, pair: Any) -> int:
     args, kwargs = tree.arguments(inputs)
     buffers = {name: each.clone() for name, each in core.model.named_buffers()}
     hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), hooks:
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), hooks, unnamed_bounds():
         losses = core.loss(torch.func.functional_call(core.model, buffers, args, kwargs), targets)
     del losses
     return sum(sizes.values()) + sum(leaf.nbytes for leaf in tree.tensors(pair))

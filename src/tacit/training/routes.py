@@ -262,7 +262,7 @@ def _observe(
     seen.buffers = {name: each.clone() for name, each in model.named_buffers()}
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), slow_attention(model):
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), as_written(model):
             with watching:
                 outputs = functional_call(model, seen.buffers, args, kwargs)
                 watching.in_loss = True
@@ -278,25 +278,27 @@ def _observe(
     return seen
 
 
-def _compiled(model: nn.Module) -> bool:
-    """Whether a module of the model was compiled."""
-    return any(
-        "_orig_mod" in layer._modules or layer.__dict__.get("_compiled_call_impl") is not None
+def compiled(model: nn.Module) -> list[nn.Module]:
+    """The modules of the model that were compiled."""
+    return [
+        layer
         for layer in model.modules()
-    )
+        if "_orig_mod" in layer._modules or layer.__dict__.get("_compiled_call_impl") is not None
+    ]
 
 
 @contextmanager
-def slow_attention(model: nn.Module | None = None) -> Iterator[None]:
-    """Within, attention runs through the layers that can be watched, and compiled modules as written."""
+def as_written(model: nn.Module | None = None, *, frozen: bool = True) -> Iterator[None]:
+    """Within, attention runs through the layers that can be watched, and compiled modules as written.
+
+    Without ``frozen``, compiled modules run compiled if none of them has anything to train.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    found = [] if model is None else compiled(model)
+    watched = frozen or any(each.requires_grad for layer in found for each in layer.parameters())
     try:
-        with (
-            torch.compiler.set_stance("force_eager")
-            if model is not None and _compiled(model)
-            else nullcontext()
-        ):
+        with torch.compiler.set_stance("force_eager") if found and watched else nullcontext():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)

@@ -16,6 +16,7 @@ from tacit.training.data import Pair
 from tacit.training.distributed import ALONE, Group
 from tacit.training.engine import Clipped, clipped_gradients, wide
 from tacit.training.fallback import Loss
+from tacit.training.losses import unnamed_bounds
 from tacit.training.memory import out_of_memory
 from tacit.training.noise import normal
 from tacit.training.plan import Plan
@@ -110,7 +111,8 @@ class PrivateStep:
         losses: list[Tensor] = []
         for inputs, targets in parts:
             if self._test_due and tree.examples(inputs, targets) > self.views:
-                self._test(inputs, targets)
+                with unnamed_bounds():
+                    self._test(inputs, targets)
             waiting = [(inputs, targets)]
             while waiting:
                 clipped, waiting = self._first(waiting)
@@ -139,10 +141,11 @@ class PrivateStep:
                 self.physical_batch = examples // 2
 
     def _clipped(self, inputs: Any, targets: Any) -> Clipped:
-        return clipped_gradients(
-            self.model, self.loss, inputs, targets, self.clip_norm,
-            rule=self._rule, views=self.views, autocast=self.autocast,
-        )  # fmt: skip
+        with unnamed_bounds():
+            return clipped_gradients(
+                self.model, self.loss, inputs, targets, self.clip_norm,
+                rule=self._rule, views=self.views, autocast=self.autocast,
+            )  # fmt: skip
 
     def _test(self, inputs: Any, targets: Any) -> None:
         """Compare a few of these examples together and alone, and one of them with plain backpropagation."""
