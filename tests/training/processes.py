@@ -84,7 +84,7 @@ def linear(made: Plan, ledger: Any = None, **more: Any) -> Trainer:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    def zeros(source: Any, count: int, dtype: torch.dtype) -> Tensor:
+    def zeros(source: Any, count: int, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
         return torch.zeros(count, dtype=dtype)
 
     with (
@@ -138,8 +138,8 @@ def noise(rank: int, folder: Path) -> dict[str, Any]:
         spread = made.noise_multiplier * made.sensitivity / made.batch_size
         return torch.stack(found).diff(dim=0) / spread
 
-    def only_first(source: Any, count: int, dtype: torch.dtype) -> Tensor:
-        return normal(source, count, dtype) * (rank == 0)
+    def only_first(*args: Any) -> Tensor:
+        return normal(*args) * (rank == 0)
 
     made = {"sound": drawn(), "seeded": drawn(random_state=3)}
     with mock.patch.object(step, "math", SimpleNamespace(**{**vars(math), "sqrt": lambda size: 1.0})):

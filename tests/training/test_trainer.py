@@ -61,7 +61,9 @@ def trainer(planned: Plan | None = None, model: nn.Module | None = None, **optio
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise and no rounding, so that what lies under it can be seen."""
     monkeypatch.setattr(steps, "_GRID_BITS", 60)
-    monkeypatch.setattr(steps, "normal", lambda source, count, dtype: torch.zeros(count, dtype=dtype))
+    monkeypatch.setattr(
+        steps, "normal", lambda source, *args: torch.zeros(args[0], dtype=args[1])
+    )
     monkeypatch.setattr(steps, "check_noise", lambda noise: None)
 
 
@@ -552,7 +554,7 @@ def test_clipping_that_does_not_act_is_found(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("factor", [0.0, 2 / 3, 1.5])
 def test_noise_that_does_not_act_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     real = steps.normal
-    monkeypatch.setattr(steps, "normal", lambda source, count, dtype: factor * real(source, count, dtype))
+    monkeypatch.setattr(steps, "normal", lambda *args: factor * real(*args))
     with pytest.raises(SelfTestFailed, match="mean square"):
         trainer(model=nn.Linear(3, 200)).fit(data())
 

@@ -38,13 +38,13 @@ _KINDS = {
 }
 
 
-def normal(source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    """Independent standard normal numbers, blurred."""
+def normal(source: Source, count: int, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
+    """Independent normal numbers of this standard deviation, blurred."""
     real, *whole = _KINDS[dtype]
     made = np.empty(count + count % 2, real)
     for start in range(0, len(made), 2 * _PAIRS):
         part = made[start : start + 2 * _PAIRS].reshape(2, -1)
-        radius, angle, blur = _draws(source, part.shape[1], real, *whole)
+        radius, angle, blur = _draws(source, part.shape[1], scale, real, *whole)
         np.cos(angle, out=part[0])
         np.sin(angle, out=part[1])
         part *= radius
@@ -53,9 +53,9 @@ def normal(source: Source, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _draws(
-    source: Source, count: int, real: Any, share: Any, turn: Any, shift: Any
+    source: Source, count: int, scale: float, real: Any, share: Any, turn: Any, shift: Any
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """√(−2 ln u) and 2πv for so many pairs of numbers, and a blur for each number."""
+    """scale × √(−2 ln u) and 2πv for so many pairs of numbers, and a blur for each number."""
     sizes = [count * np.dtype(kind).itemsize for kind in (share, turn, shift, shift)]
     drawn = source.words(sum(sizes), np.uint8)
     ends = sizes[0], sizes[0] + sizes[1]
@@ -64,12 +64,12 @@ def _draws(
     radius += real(0.5)
     radius *= _per_step(real, share)
     np.log(radius, out=radius)
-    radius *= real(-2)
+    radius *= real(-2 * scale**2)
     np.sqrt(radius, out=radius)
     angle = drawn[ends[0] : ends[1]].view(turn).astype(real)
     angle *= real(np.pi) * _per_step(real, turn)
     blur = drawn[ends[1] :].view(shift).astype(real).reshape(2, -1)
-    blur *= real(_BLUR) * _per_step(real, shift)
+    blur *= real(_BLUR * scale) * _per_step(real, shift)
     return radius, angle, blur
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -174,35 +175,33 @@ class PrivateStep:
                 name: torch.zeros(each.shape, dtype=wide(each.dtype), device=each.device)
                 for name, each in parameters.items()
             }
-        double = any(each.dtype == torch.float64 for each in total.values())
-        sizes = [each.numel() for each in total.values()]
-        noise = normal(self.source, sum(sizes), torch.float64 if double else torch.float32)
         sums = list(total.values())
-        drawn = [
-            part.view(each.shape).to(each.device, each.dtype)
-            for part, each in zip(torch.split(noise, sizes), sums, strict=True)
-        ]
-        before = None if self._noise_tested else [each.clone() for each in sums]
         scale = self.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm * self.clip_norm
-        spread = scale / math.sqrt(self.group.size)
-        torch._foreach_add_(sums, drawn, alpha=spread)
-        if before is not None:
-            self._noise_tested = True
-            check_noise(
-                torch.cat([(new - old).flatten() for new, old in zip(sums, before, strict=True)]) / spread
-            )
-        owners = [parameters[name] for name in total]
-        sums, count = self.group.total(sums, owners, self._noisy_count(norms))
         step = _grid(scale)
-        torch._foreach_mul_(sums, 1 / step)
-        torch._foreach_round_(sums)
-        torch._foreach_mul_(sums, step / self.plan.batch_size)
-        for parameter, each in zip(owners, sums, strict=True):
+        steps = scale / math.sqrt(self.group.size) / step
+        noisy = self._noise(sums, steps)
+        torch._foreach_add_(noisy, sums, alpha=1 / step)
+        if not self._noise_tested:
+            self._noise_tested = True
+            added = [(new - old / step).flatten() for new, old in zip(noisy, sums, strict=True)]
+            check_noise(torch.cat(added) / steps)
+        owners = [parameters[name] for name in total]
+        noisy, count = self.group.total(noisy, owners, self._noisy_count(norms))
+        torch._foreach_round_(noisy)
+        torch._foreach_mul_(noisy, step / self.plan.batch_size)
+        for parameter, each in zip(owners, noisy, strict=True):
             parameter.grad = each if each.dtype == parameter.dtype else each.to(parameter.dtype)
         if isinstance(self.plan.clipping, Quantile):
             step = _grid(self._count_scale(self.plan.clipping))
             moved = self.plan.clipping.moved(self.clip_norm, step * round(count / step), self.plan.batch_size)
             self.clip_norm = moved
+
+    def _noise(self, like: list[Tensor], scale: float) -> list[Tensor]:
+        """Noise for each of these tensors, drawn as one."""
+        dtype = functools.reduce(torch.promote_types, {each.dtype for each in like})
+        sizes = [each.numel() for each in like]
+        drawn = torch.split(normal(self.source, sum(sizes), dtype, scale), sizes)
+        return [part.view(each.shape).to(each.device) for part, each in zip(drawn, like, strict=True)]
 
     def _noisy_count(self, norms: Tensor) -> float:
         """What moves clip_norm: the sum of 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
