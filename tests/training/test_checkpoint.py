@@ -109,9 +109,7 @@ def test_a_stop_in_order_loses_no_step(tmp_path: Path, ledger: tacit.Ledger, rel
 
 def test_a_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise and with every row in every batch, a run in two parts is the run in one."""
-    monkeypatch.setattr(
-        steps, "normal", lambda source, *args: torch.zeros(args[0], dtype=args[1])
-    )
+    monkeypatch.setattr(steps, "normal", lambda source, *args: torch.zeros(args[0], dtype=args[1]))
     monkeypatch.setattr(steps, "check_noise", lambda noise: None)
     changes = {"batch_size": 60, "clipping": Quantile(count_noise=0.5)}
     whole = run(tmp_path / "a", None, plan=changes)

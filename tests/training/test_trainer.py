@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import tacit
 from tacit import events
 from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTestFailed
-from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load
+from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load, noise
 from tacit.training import step as steps
 
 ROWS = 60
@@ -61,9 +62,7 @@ def trainer(planned: Plan | None = None, model: nn.Module | None = None, **optio
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise and no rounding, so that what lies under it can be seen."""
     monkeypatch.setattr(steps, "_GRID_BITS", 60)
-    monkeypatch.setattr(
-        steps, "normal", lambda source, *args: torch.zeros(args[0], dtype=args[1])
-    )
+    monkeypatch.setattr(steps, "normal", lambda source, *args: torch.zeros(args[0], dtype=args[1]))
     monkeypatch.setattr(steps, "check_noise", lambda noise: None)
 
 
@@ -557,6 +556,40 @@ def test_noise_that_does_not_act_is_found(factor: float, monkeypatch: pytest.Mon
     monkeypatch.setattr(steps, "normal", lambda *args: factor * real(*args))
     with pytest.raises(SelfTestFailed, match="mean square"):
         trainer(model=nn.Linear(3, 200)).fit(data())
+
+
+@pytest.mark.parametrize("many", [1 << 30, 0], ids=["after", "beside"])
+def test_noise_is_the_same_beside_the_gradients_and_after(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh in every step, of the right size, and on the grid."""
+    monkeypatch.setattr(steps, "_MANY", many)
+    model = nn.Linear(3, 5000)
+    start = [each.detach().clone() for each in model.parameters()]
+    planned = plan(steps=2, batch_size=ROWS, sampling="fixed", relation="replace_one")
+    made = trainer(planned, model, loss=lambda outputs, targets: 0 * outputs[:, 0])
+    places = [torch.cat([each.flatten() for each in start])]
+    for inputs, targets in made.batches(data()):
+        made.step(inputs, targets)
+        places.append(torch.cat([each.detach().flatten() for each in model.parameters()]))
+    first, second = (10 * (old - new) * ROWS for old, new in itertools.pairwise(places))
+    for moved in (first, second):
+        total = float(moved.double().square().sum())
+        assert stats.chi2(len(moved)).sf(total) > 1e-9
+        assert stats.chi2(len(moved)).cdf(total) > 1e-9
+        in_steps = moved.double() * 64
+        assert float((in_steps - in_steps.round()).abs().max()) < 0.05
+    assert abs(float(np.corrcoef(first, second)[0, 1])) < 0.05
+
+
+def test_a_failing_source_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> Tensor:
+        raise OSError("no entropy")
+
+    monkeypatch.setattr(steps, "_MANY", 0)
+    monkeypatch.setattr(noise, "normal", fail)
+    made = trainer()
+    with pytest.raises(OSError, match="no entropy"):
+        made.fit(data())
+    assert made.step_number == 0
 
 
 def test_dropout_passes_the_self_test() -> None:

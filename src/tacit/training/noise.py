@@ -19,6 +19,8 @@ tensor([..., ..., ...], dtype=torch.float64)
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,27 @@ def normal(source: Source, count: int, dtype: torch.dtype, scale: float = 1.0) -
         part *= radius
         part += blur
     return torch.from_numpy(made[:count])
+
+
+class Ahead:
+    """Noise drawn by a thread of its own, while the gradients it is for are computed.
+
+    Only for a source without a seed: with one, the order of the draws matters.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self._drawn: Future[Tensor] = Future()
+        Thread(target=self._draw, args=arguments, daemon=True).start()
+
+    def _draw(self, *arguments: Any) -> None:
+        try:
+            self._drawn.set_result(normal(*arguments))
+        except BaseException as error:
+            self._drawn.set_exception(error)
+
+    def result(self) -> Tensor:
+        """The numbers, when they are there."""
+        return self._drawn.result()
 
 
 def _draws(

@@ -19,13 +19,14 @@ from tacit.training.engine import Clipped, clipped_gradients, wide
 from tacit.training.fallback import Loss
 from tacit.training.losses import unnamed_bounds
 from tacit.training.memory import out_of_memory
-from tacit.training.noise import normal
+from tacit.training.noise import Ahead, normal
 from tacit.training.plan import Plan
 from tacit.training.routes import forget
 from tacit.training.selftest import check_apart, check_clipping, check_noise, finite_rows
 
 _TESTS = 10
 _GRID_BITS = 6
+_MANY = 1 << 17
 
 
 class Seen:
@@ -97,9 +98,10 @@ class PrivateStep:
         # Random layers draw from a generator of their own: how much they draw depends on the batch.
         with torch.random.fork_rng(devices=[]), self.group.whole(self.model):
             torch.default_generator.manual_seed(self.source.bits(63))
+            ahead = self._drawn_ahead()
             total, norms, losses = self._summed(parts)
         seen = Seen(norms, losses, self.clip_norm)
-        self._add_noise(total, norms)
+        self._add_noise(total, norms, ahead)
         self._releases += 1
         if self._releases % max(1, self.plan.steps // _TESTS) == 0:
             self._test_due = True
@@ -168,7 +170,22 @@ class PrivateStep:
                 self.model, self.loss, some_inputs, some_targets, self.views, self._rule, self.clip_norm
             )
 
-    def _add_noise(self, total: dict[str, Tensor], norms: Tensor) -> None:
+    @property
+    def _steps(self) -> tuple[float, float]:
+        """The grid of what is released, and the standard deviation of this process's noise in steps of it."""
+        scale = self.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm * self.clip_norm
+        step = _grid(scale)
+        return step, scale / math.sqrt(self.group.size) / step
+
+    def _drawn_ahead(self) -> Ahead | None:
+        """The noise of a large model is drawn beside the work on the gradients."""
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        count = sum(each.numel() for each in trained)
+        if count < _MANY or self.source.seeded:
+            return None
+        return Ahead(self.source, count, _common(wide(each.dtype) for each in trained), self._steps[1])
+
+    def _add_noise(self, total: dict[str, Tensor], norms: Tensor, ahead: Ahead | None) -> None:
         parameters = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
         if not total:
             total = {
@@ -176,10 +193,8 @@ class PrivateStep:
                 for name, each in parameters.items()
             }
         sums = list(total.values())
-        scale = self.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm * self.clip_norm
-        step = _grid(scale)
-        steps = scale / math.sqrt(self.group.size) / step
-        noisy = self._noise(sums, steps)
+        step, steps = self._steps
+        noisy = self._noise(sums, steps, ahead)
         torch._foreach_add_(noisy, sums, alpha=1 / step)
         if not self._noise_tested:
             self._noise_tested = True
@@ -196,12 +211,15 @@ class PrivateStep:
             moved = self.plan.clipping.moved(self.clip_norm, step * round(count / step), self.plan.batch_size)
             self.clip_norm = moved
 
-    def _noise(self, like: list[Tensor], scale: float) -> list[Tensor]:
+    def _noise(self, like: list[Tensor], scale: float, ahead: Ahead | None) -> list[Tensor]:
         """Noise for each of these tensors, drawn as one."""
-        dtype = functools.reduce(torch.promote_types, {each.dtype for each in like})
         sizes = [each.numel() for each in like]
-        drawn = torch.split(normal(self.source, sum(sizes), dtype, scale), sizes)
-        return [part.view(each.shape).to(each.device) for part, each in zip(drawn, like, strict=True)]
+        if ahead is None:
+            drawn = normal(self.source, sum(sizes), _common(each.dtype for each in like), scale)
+        else:
+            drawn = ahead.result()
+        parts = torch.split(drawn, sizes)
+        return [part.view(each.shape).to(each.device) for part, each in zip(parts, like, strict=True)]
 
     def _noisy_count(self, norms: Tensor) -> float:
         """What moves clip_norm: the sum of 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
@@ -215,6 +233,10 @@ class PrivateStep:
     def _count_scale(self, clipping: Quantile) -> float:
         """Standard deviation of the noise on the count, whose sensitivity is ½, or 1 for replacing."""
         return clipping.count_noise * self.plan.batch_size * self.plan.sensitivity / self.plan.clip_norm
+
+
+def _common(dtypes: Iterable[torch.dtype]) -> torch.dtype:
+    return functools.reduce(torch.promote_types, dtypes)
 
 
 def _grid(scale: float) -> float:
