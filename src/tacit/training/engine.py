@@ -22,7 +22,6 @@ from tacit.training.routes import (
     Parts,
     Routes,
     as_written,
-    compiled,
     constants,
     everything_by_itself,
     layer_input,
@@ -121,7 +120,7 @@ def clipped_gradients(
         total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
-    with _precision(like.device, autocast), as_written(model, frozen=False):
+    with _precision(like.device, autocast), as_written(parts.compiled, frozen=False):
         routes = routes_for(
             parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
         )
@@ -176,7 +175,7 @@ def _pieces(
     if len(routes.fallback) < len(trainable):
         pieces, losses = _taped(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
-        with as_written(model):
+        with as_written(parts.compiled):
             found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
         for name, values in found.items():
             values = values.to(wide(values.dtype))
@@ -188,7 +187,7 @@ def _taped(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
 ) -> tuple[dict[str, Piece], Tensor]:
     """What parameters received by way of the tape, and the losses."""
-    inside = {layer for module in compiled(parts.model) for layer in module.modules()}
+    inside = {layer for module in parts.compiled for layer in module.modules()}
     return arranged(
         parts.model,
         [layer for layer in parts.layers.values() if layer not in inside],

@@ -9,7 +9,7 @@ no one dimension, is left to the fallback; so is the whole model where rows need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +51,7 @@ class Parts:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.layers = dict(model.named_modules())
+        self.compiled = compiled(self.layers.values())
         self.trainable: dict[str, nn.Parameter] = {}
         seen = set()
         for prefix, layer in self.layers.items():
@@ -262,7 +263,7 @@ def _observe(
     seen.buffers = {name: each.clone() for name, each in model.named_buffers()}
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), as_written(model):
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), as_written(compiled(model.modules())):
             with watching:
                 outputs = functional_call(model, seen.buffers, args, kwargs)
                 watching.in_loss = True
@@ -278,24 +279,23 @@ def _observe(
     return seen
 
 
-def compiled(model: nn.Module) -> list[nn.Module]:
-    """The modules of the model that were compiled."""
+def compiled(layers: Iterable[nn.Module]) -> list[nn.Module]:
+    """Those of the modules that were compiled."""
     return [
         layer
-        for layer in model.modules()
+        for layer in layers
         if "_orig_mod" in layer._modules or layer.__dict__.get("_compiled_call_impl") is not None
     ]
 
 
 @contextmanager
-def as_written(model: nn.Module | None = None, *, frozen: bool = True) -> Iterator[None]:
-    """Within, attention runs through the layers that can be watched, and compiled modules as written.
+def as_written(found: Sequence[nn.Module] = (), *, frozen: bool = True) -> Iterator[None]:
+    """Within, attention runs through the layers that can be watched, and these compiled modules as written.
 
-    Without ``frozen``, compiled modules run compiled if none of them has anything to train.
+    Without ``frozen``, they run compiled if none of them has anything to train.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    found = [] if model is None else compiled(model)
     watched = frozen or any(each.requires_grad for layer in found for each in layer.parameters())
     try:
         with torch.compiler.set_stance("force_eager") if found and watched else nullcontext():
