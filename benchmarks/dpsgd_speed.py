@@ -5,14 +5,15 @@ All modes run in one process and take turns; the best step of each counts, as a 
 throughput of the non-private step. Inputs are random, SGD updates.
 
 - *non-private*: forward, backward, update.
-- *tacit*: :mod:`tacit.training`, with its own noise.
+- *tacit*: :mod:`tacit.training`, with its own noise, which a second core draws beside the gradients of
+  models of over 131,072 parameters.
 - *hooks*, *functorch*, *ew*, *ghost*: Opacus's per-sample hooks, the same with functorch for every layer,
   ExpandedWeights, and ghost clipping, with its default noise. Its recurrent layer is its own DPLSTM.
 
 Memory is what steps need on top of the loaded model, data and libraries: the largest resident set
 during four steps after the first, in a process of its own, less the resident set before them.
 
-    python benchmarks/dpsgd_speed.py --threads 1
+    python benchmarks/dpsgd_speed.py --threads 1 --write
     python benchmarks/dpsgd_speed.py --models lstm mlp --rounds 10 --no-memory --no-scaling
 """
 
@@ -177,11 +178,20 @@ def _resident(field: str) -> float:
     raise RuntimeError(f"no {field} in /proc/self/status")
 
 
-def measure_memory(name: str, mode: str) -> None:
+def case_of(name: str, width: int) -> Case:
+    """A case by name, at its own width (0) or another."""
+    if width and name == "mlp":
+        return Case(f"MLP 784-{width}-10", lambda: mlp(width), pixels(784), 256)
+    if width and name == "transformer":
+        return Case(f"transformer of width {width}", lambda: Transformer(width), words(2500, 64), 64)
+    return CASES[name]
+
+
+def measure_memory(name: str, mode: str, batch: str, width: str) -> None:
     """Print the mebibytes four steps need; run in a process of its own."""
-    case = CASES[name]
+    case = case_of(name, int(width))
     make_step(case, mode, 2)()
-    step = make_step(case, mode, case.batch)
+    step = make_step(case, mode, int(batch))
     gc.collect()
     before = _resident("VmRSS")
     step()
@@ -191,12 +201,17 @@ def measure_memory(name: str, mode: str) -> None:
     print(json.dumps(_resident("VmHWM") - before))
 
 
-def memory(name: str, modes: tuple[str, ...], threads: int) -> dict[str, float]:
+def memory(
+    name: str, modes: tuple[str, ...], threads: int, batch: int = 0, width: int = 0
+) -> dict[str, float]:
     found = {}
+    case = case_of(name, width)
+    batch = batch or case.batch
     for mode in modes:
-        if too_large(CASES[name], mode, CASES[name].batch):
+        if too_large(case, mode, batch):
             continue
-        command = [sys.executable, __file__, "--measure", name, mode, "--threads", str(threads)]
+        command = [sys.executable, __file__, "--measure", name, mode, str(batch), str(width)]
+        command += ["--threads", str(threads)]
         # Memory that is given back counts as given back.
         environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -233,20 +248,28 @@ def show(lines: list[str], *more: str) -> None:
     print("\n".join(more), flush=True)
 
 
-def scaling(lines: list[str], modes: tuple[str, ...], rounds: int, seconds: float) -> None:
-    show(lines, "", "## By batch size", "", SPEED)
-    for name in ("mlp", "mnist-cnn"):
-        for batch in (64, 256, 1024, 4096):
-            best = times(CASES[name], modes, rounds, seconds, batch)
-            show(lines, speed_row(f"{CASES[name].title}, batch {batch}", best))
-    show(lines, "", "## By width", "", SPEED)
-    for width in (250, 1000, 4000):
-        case = Case(f"MLP 784-{width}-10, batch 256", lambda width=width: mlp(width), pixels(784), 256)
-        show(lines, speed_row(case.title, times(case, modes, rounds, seconds)))
-    for width in (64, 256):
-        made = lambda width=width: Transformer(width)  # noqa: E731
-        case = Case(f"transformer of width {width}, batch 64", made, words(2500, 64), 64)
-        show(lines, speed_row(case.title, times(case, modes, rounds, seconds)))
+BATCHES = [(name, batch, 0) for name in ("mlp", "mnist-cnn") for batch in (64, 256, 1024, 4096)]
+WIDTHS = [("mlp", 0, width) for width in (250, 1000, 4000)] + [
+    ("transformer", 0, width) for width in (64, 128, 256)
+]
+
+
+def scaling(lines: list[str], options: argparse.Namespace) -> None:
+    """How throughput and memory go with batch and width."""
+    modes = tuple(options.modes)
+    for what, cases in (("batch size", BATCHES), ("width", WIDTHS)):
+        show(lines, "", f"## Throughput by {what}", "", SPEED)
+        titles = []
+        for name, batch, width in cases:
+            case = case_of(name, width)
+            titles.append(f"{case.title}, batch {batch or case.batch}")
+            best = times(case, modes, options.rounds // 2, options.seconds / 2, batch)
+            show(lines, speed_row(titles[-1], best))
+        show(lines, "", f"## Memory by {what}, MiB", "", MEMORY)
+        chosen = tuple(mode for mode in modes if mode in ("non-private", "tacit", "ghost"))
+        for title, each in zip(titles, cases, strict=True):
+            name, batch, width = each
+            show(lines, memory_row(title, memory(name, chosen, options.threads, batch, width)))
 
 
 def main() -> None:
@@ -258,9 +281,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40, help="turns of each mode, at most")
     parser.add_argument("--seconds", type=float, default=8.0, help="time of a mode on a model, about")
-    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--no-memory", action="store_true", help="of the models at their own size")
     parser.add_argument("--no-scaling", action="store_true")
-    parser.add_argument("--measure", nargs=2, metavar=("MODEL", "MODE"), help=argparse.SUPPRESS)
+    parser.add_argument("--write", action="store_true", help=f"to {RESULTS.name}")
+    parser.add_argument(
+        "--measure", nargs=4, metavar=("MODEL", "MODE", "BATCH", "WIDTH"), help=argparse.SUPPRESS
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
@@ -293,8 +319,8 @@ def main() -> None:
             title = f"{CASES[name].title}, batch {CASES[name].batch}"
             show(lines, memory_row(title, memory(name, modes, options.threads)))
     if not options.no_scaling:
-        scaling(lines, modes, options.rounds // 2, options.seconds / 2)
-    if options.models == list(CASES) and modes == MODES:
+        scaling(lines, options)
+    if options.write:
         RESULTS.write_text("\n".join(lines) + "\n")
 
 

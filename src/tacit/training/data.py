@@ -92,10 +92,12 @@ class FromDataset(Examples):
                 first = next(loader)
             except StopIteration:
                 return
-            yield self._some(first, loader, counts.popleft() - 1)
+            some = self._some([first], loader, counts.popleft() - 1)
+            del first
+            yield some
 
-    def _some(self, first: Any, loader: Iterator[Any], more: int) -> Iterator[Pair]:
-        yield self._pair(first)
+    def _some(self, first: list[Any], loader: Iterator[Any], more: int) -> Iterator[Pair]:
+        yield self._pair(first.pop())
         for _ in range(more):
             yield self._pair(next(loader))
 

@@ -117,6 +117,7 @@ class PrivateStep:
                 with unnamed_bounds():
                     self._test(inputs, targets)
             waiting = [(inputs, targets)]
+            del inputs, targets
             while waiting:
                 clipped, waiting = self._first(waiting)
                 norms.append(clipped.norms)

@@ -192,6 +192,8 @@ class Trainer:
                 inputs, targets = _joined(list(parts))
                 self._waiting = tree.examples(inputs, targets)
                 yield inputs, targets
+                # Not held on to while the next batch is read.
+                del inputs, targets
 
     def step(self, inputs: Any, targets: Any) -> None:
         """Take the step for the batch last drawn by :meth:`batches`; inputs may be transformed row by row."""
