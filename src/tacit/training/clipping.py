@@ -95,7 +95,7 @@ class Flat:
     ) -> tuple[dict[str, Weights], Tensor]:
         """Weights for each parameter, and each example's norm."""
         norms = _norms(squares)
-        weights = _finite(clip_norm / norms.clamp(min=clip_norm), norms)
+        weights = _finite(norms.clamp(min=clip_norm).reciprocal_().mul_(clip_norm), norms)
         return dict.fromkeys(squares, weights), norms
 
 

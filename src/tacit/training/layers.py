@@ -6,6 +6,7 @@ can give their squared norms, give them outright, and give their weighted sum.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -188,7 +189,7 @@ class Matrix(Mended):
             return row_squares(self.held.flatten(1))
         if self.inputs.shape[1] == 1:
             sizes: list[Tensor] = [
-                row_norms(each[:, 0]) + math.sqrt(each.shape[2] * _tiny(each))
+                row_norms(each[:, 0]) + math.sqrt(each.shape[2] * _tiny(each.dtype))
                 for each in (self.inputs, self.grads)
             ]
             return (sizes[0] * sizes[1]).square_()
@@ -347,16 +348,17 @@ def gram_squares(left: Tensor, right: Tensor, widths: tuple[int, int]) -> tuple[
     """
     diagonals = [each.diagonal(dim1=1, dim2=2) for each in (left, right)]
     bound = (diagonals[0] * diagonals[1]).clamp_(min=0).sqrt_().sum(1).square_()
-    positions, tiny = left.shape[1], _tiny(left)
+    positions, tiny = left.shape[1], _tiny(left.dtype)
     traces = [each.sum(1) for each in diagonals]
     lost = positions * tiny * (widths[1] * traces[0] + widths[0] * traces[1])
     lost += positions**2 * tiny * (1 + widths[0] * widths[1] * tiny)
     return torch.linalg.vecdot(left.flatten(1), right.flatten(1)) + lost, bound
 
 
-def _tiny(values: Tensor) -> float:
+@functools.cache
+def _tiny(dtype: torch.dtype) -> float:
     """The smallest number that is surely not taken for 0."""
-    return float(torch.finfo(values.dtype).tiny)
+    return float(torch.finfo(dtype).tiny)
 
 
 def row_norms(rows: Tensor) -> Tensor:

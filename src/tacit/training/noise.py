@@ -19,6 +19,7 @@ tensor([..., ..., ...], dtype=torch.float64)
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import Future
 from threading import Thread
 from typing import Any
@@ -96,6 +97,7 @@ def _draws(
     return radius, angle, blur
 
 
+@functools.cache
 def _per_step(real: Any, whole: Any) -> Any:
     """What brings whole numbers of this kind to between −1 and 1."""
     return real(-1 / np.iinfo(whole).min)
