@@ -20,7 +20,7 @@ Batch, rate, clip_norm and epochs of ``cnn`` and ``abadi`` come from 38 trials, 
 50,000 training images (same sampling rate and noise), tested on the other 10,000; the test images had no
 part in it. Not tried themselves but carried over from the nearest ε: MNIST at 2 and Fashion-MNIST at 0.5 of
 ``cnn``, and the CNN with lots of 600 at 0.5 and 8; a few rows got some epochs more than their trial. Epochs
-are as many as fit: all 39 runs in about an hour of one core. Published for comparison, for networks
+are as many as fit: all 39 runs took 40 minutes of one core. Published for comparison, for networks
 from scratch: 98.1 % at ε = 2.93 on MNIST (Papernot et al.), 86 % at 2.7 on Fashion-MNIST (Tramèr and Boneh).
 
 The model tested is the one the run ends with. Writes ``benchmarks/results/dpsgd_accuracy.md``, or without

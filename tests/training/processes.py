@@ -333,7 +333,15 @@ def sharded(rank: int, folder: Path) -> dict[str, Any]:
     Trainer(noisy, lambda out, aim: 0 * out.sum(1), sgd(noisy), plan(20, 10, 1)).fit(
         (torch.randn(20, WIDE[0]), torch.zeros(20))
     )
+    partly = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    fully_shard(partly[1])
+    one_by_one = torch.optim.SGD(partly.parameters(), lr=0.1, foreach=False)
     return {
+        "partly": error_of(
+            lambda: Trainer(partly, nn.CrossEntropyLoss(), one_by_one, plan(20, 10, 1)).fit(
+                (torch.randn(20, 3), torch.zeros(20).long())
+            )
+        ),
         "kind": type(next(model.parameters())).__name__,
         "weights": weights(model),
         "noise": (weights(noisy) - before) / (5 * CLIP / 10),

@@ -179,6 +179,7 @@ def test_sharded_model_trains_as_a_whole_one(run: SimpleNamespace) -> None:
     for found in both(run, "sharded", "weights"):
         assert float((found - expected).norm()) < 1e-5 * float((expected - weights(network()[0])).norm())
     assert both(run, "sharded", "kind") == ("DTensor", "DTensor")
+    assert both(run, "sharded", "partly") == ("no error", "no error")
     saved = copy.deepcopy(model)
     load(run.folder / "whole.safetensors", saved)
     assert torch.equal(weights(saved), both(run, "sharded", "weights")[0])

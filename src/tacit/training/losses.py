@@ -13,6 +13,10 @@ from tacit.errors import InvalidValue
 from tacit.training.fallback import Loss
 
 
+# What PyTorch says when it goes on to name the number.
+_NAMING = ("out of bounds", "takes value", "got value")
+
+
 def per_example(loss: Any) -> Loss:
     """The loss with one number for each example.
 
@@ -48,7 +52,7 @@ def unnamed_bounds() -> Iterator[None]:
     try:
         yield
     except (IndexError, RuntimeError) as error:
-        if "out of bounds" not in str(error):
+        if not any(words in str(error) for words in _NAMING):
             raise
         raise InvalidValue(
             "inputs and targets", "a number out of bounds", "classes and places that model and loss have",

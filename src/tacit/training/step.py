@@ -203,8 +203,10 @@ class PrivateStep:
             check_noise(torch.cat(added) / steps)
         owners = [parameters[name] for name in total]
         noisy, count = self.group.total(noisy, owners, self._noisy_count(norms))
-        torch._foreach_round_(noisy)
-        torch._foreach_mul_(noisy, step / self.plan.batch_size)
+        for kind in {type(each) for each in noisy}:
+            alike = [each for each in noisy if type(each) is kind]
+            torch._foreach_round_(alike)
+            torch._foreach_mul_(alike, step / self.plan.batch_size)
         for parameter, each in zip(owners, noisy, strict=True):
             parameter.grad = each if each.dtype == parameter.dtype else each.to(parameter.dtype)
         if isinstance(self.plan.clipping, Quantile):
