@@ -57,7 +57,7 @@ def tacit_step(model: nn.Module, inputs: Tensor, targets: Tensor) -> Step:
         delta=1e-5,
     )
     optimizer = torch.optim.SGD(model.parameters(), RATE)
-    trainer = Trainer(model, nn.CrossEntropyLoss(), optimizer, plan, physical_batch=len(targets))
+    trainer = Trainer(model, nn.CrossEntropyLoss(), optimizer, plan)
     batches = trainer.batches((inputs, targets))
     drawn = [next(batches)]
 

@@ -745,3 +745,16 @@ def test_epsilon_so_far_grows_to_the_plans() -> None:
     assert values == sorted(values)
     assert values[-1] == pytest.approx(made.plan.epsilon)
     assert np.isfinite(values).all()
+
+
+def test_images_go_through_in_parts_that_suit_a_cpu() -> None:
+    """By shapes alone: 64 channels of 128 × 128 pixels are 4 MiB, of which no more than 16 are taken at once."""
+    targets = torch.zeros(40).long()
+    for side, channels, most in ((128, 64, 16), (16, 4, 3072)):
+        model = nn.Sequential(
+            nn.Conv2d(1, channels, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Linear(channels, 2),
+        )  # fmt: skip
+        made = trainer(plan(steps=1, batch_size=40, population=40), model)
+        made.fit((torch.randn(40, 1, side, side), targets))
+        assert made._core.physical_batch == most
