@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.training import clipped_gradient_sum, layout
+from tacit.training import clipped_gradient_sum, layout, rules
 from training.oracle import assert_equal_to_loop, squared
 
 
@@ -91,3 +93,29 @@ def test_products_with_narrow_matrices_are_turned(bias: bool, monkeypatch: pytes
     assert True in turned
     assert False in turned
     assert all("forward" not in layer.__dict__ for layer in model)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_statistics_of_a_group_norm_are_computed_once(
+    first: bool, offset: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    known = []
+    by_statistics = rules.group_norm_by
+
+    def spy(*args: Any) -> Any:
+        known.append(args[0])
+        return by_statistics(*args)
+
+    monkeypatch.setattr(rules, "group_norm_by", spy)
+    norm, conv = nn.GroupNorm(2, 4), nn.Conv2d(4, 4, 3)
+    nn.init.normal_(norm.weight)
+    model = nn.Sequential(norm, conv) if first else nn.Sequential(conv, norm)
+    model = nn.Sequential(model, nn.Flatten(), nn.Linear(4 * 9, 2)).double()
+    assert_equal_to_loop(model, offset + torch.randn(5, 4, 5, 5).double(), torch.randn(5).double())
+    assert known
+    assert all("forward" not in layer.__dict__ for layer in model.modules())
+    known.clear()
+    clipped_gradient_sum(nn.GroupNorm(2, 4), squared, torch.randn(5, 4, 6), torch.randn(5), 1.0)
+    assert not known

@@ -748,7 +748,7 @@ def test_epsilon_so_far_grows_to_the_plans() -> None:
 
 
 def test_images_go_through_in_parts_that_suit_a_cpu() -> None:
-    """By shapes alone: 64 channels of 128 × 128 pixels are 4 MiB, of which no more than 16 are taken at once."""
+    """By shapes alone: 64 channels of 128 × 128 pixels are 4 MiB, and 16 are taken at once."""
     targets = torch.zeros(40).long()
     for side, channels, most in ((128, 64, 16), (16, 4, 3072)):
         model = nn.Sequential(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from tacit.training.clipping import Clipping, Flat, checked_clip_norm
 from tacit.training.direct import direct
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
 from tacit.training.layers import Piece, Plain, merge
-from tacit.training.layout import arranged
+from tacit.training.layout import STATISTICS, arranged
 from tacit.training.routes import (
     Parts,
     Routes,
@@ -270,6 +271,8 @@ def _hook(
         number = _call(name, args, kwargs, routes, counts, examples)
         values = layer_input(args, kwargs).detach()
         version = values._version
+        known = output.__dict__.pop(STATISTICS, None)
+        pieces = rule.make if known is None else partial(rules.group_norm_by, known)
 
         def make(grad: Tensor) -> Pieces:
             if values._version != version:
@@ -282,7 +285,7 @@ def _hook(
             own = layer._parameters
             dtype = wide(own["weight"].dtype)  # type: ignore[union-attr]
             kept = values.to(dtype) if values.is_floating_point() else values
-            made = rule.make(layer, kept, grad.to(dtype), dimensions[number])
+            made = pieces(layer, kept, grad.to(dtype), dimensions[number])
             return [(own[key], piece) for key, piece in made.items() if id(own[key]) in served]  # type: ignore[misc]
 
         return tape.watch(output, make)

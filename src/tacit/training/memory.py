@@ -51,7 +51,7 @@ def _repeated(pair: Any, count: int) -> Any:
 
 
 def _kept(core: PrivateStep, pair: Any) -> tuple[int, int]:
-    """Bytes kept by a forward pass, of each storage once, and of the input; and those of the largest images."""
+    """Bytes kept by a forward pass, of each storage once, and of the input; and of the largest image."""
     sizes: dict[int, int] = {}
     images: dict[int, int] = {}
 

@@ -121,6 +121,23 @@ def _group_norm(layer: nn.GroupNorm, inputs: Tensor, grad: Tensor, dimension: in
     return _by_channel(layer, F.group_norm(inputs, layer.num_groups, eps=layer.eps), grad)
 
 
+def group_norm_by(
+    statistics: tuple[Tensor, Tensor], layer: Any, inputs: Tensor, grad: Tensor, dimension: int
+) -> dict[str, Piece]:
+    """Pieces of a GroupNorm whose mean m and inverse deviation r are known: Σ g (x − m) r and Σ g."""
+    mean, inverse = (
+        each.view(len(inputs), -1).repeat_interleave(inputs.shape[1] // layer.num_groups, 1)
+        for each in statistics
+    )
+    flat = grad.flatten(2)
+    shift = flat.sum(2)
+    scale = (torch.linalg.vecdot(inputs.flatten(2), flat) - mean * shift) * inverse
+    found: dict[str, Piece] = {"weight": Plain(scale)}
+    if layer.bias is not None:
+        found["bias"] = Plain(shift)
+    return found
+
+
 def _instance_norm(layer: _InstanceNorm, inputs: Tensor, grad: Tensor, dimension: int) -> dict[str, Piece]:
     own = (layer.running_mean, layer.running_var) if not layer.training else (None, None)
     normal = F.instance_norm(inputs, *own, use_input_stats=own[0] is None, eps=layer.eps)
