@@ -14,7 +14,7 @@ Memory is what steps need on top of the loaded model, data and libraries: the la
 during four steps after the first, in a process of its own, less the resident set before them.
 
     python benchmarks/dpsgd_speed.py --threads 1 --write
-    python benchmarks/dpsgd_speed.py --models lstm mlp --rounds 10 --no-memory --no-scaling
+    python benchmarks/dpsgd_speed.py --models lstm mlp --rounds 10 --parts throughput
 """
 
 import argparse
@@ -38,6 +38,7 @@ from torch.nn import functional as F
 
 RESULTS = Path(__file__).parent / "results" / "dpsgd_speed.md"
 CLIP, NOISE, RATE = 1.0, 1.0, 0.01
+PARTS = ("throughput", "memory", "scaling")
 MODES = ("non-private", "tacit", "hooks", "functorch", "ew", "ghost")
 LARGEST = 5e9
 # Takes a step and gives the seconds it took; drawing the batch is not part of it.
@@ -281,8 +282,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40, help="turns of each mode, at most")
     parser.add_argument("--seconds", type=float, default=8.0, help="time of a mode on a model, about")
-    parser.add_argument("--no-memory", action="store_true", help="of the models at their own size")
-    parser.add_argument("--no-scaling", action="store_true")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--write", action="store_true", help=f"to {RESULTS.name}")
     parser.add_argument(
         "--measure", nargs=4, metavar=("MODEL", "MODE", "BATCH", "WIDTH"), help=argparse.SUPPRESS
@@ -305,20 +305,19 @@ def main() -> None:
         " noise, update. Throughput as a share of the non-private step's; best step of each mode, the modes"
         " taking turns in one process.",
         "",
-        "## Throughput",
-        "",
-        SPEED,
     )
-    for name in options.models:
-        case = CASES[name]
-        best = times(case, modes, options.rounds, options.seconds)
-        show(lines, speed_row(f"{case.title}, batch {case.batch}", best))
-    if not options.no_memory:
+    if "throughput" in options.parts:
+        show(lines, "## Throughput", "", SPEED)
+        for name in options.models:
+            case = CASES[name]
+            best = times(case, modes, options.rounds, options.seconds)
+            show(lines, speed_row(f"{case.title}, batch {case.batch}", best))
+    if "memory" in options.parts:
         show(lines, "", "## Memory of the steps, MiB", "", MEMORY)
         for name in options.models:
             title = f"{CASES[name].title}, batch {CASES[name].batch}"
             show(lines, memory_row(title, memory(name, modes, options.threads)))
-    if not options.no_scaling:
+    if "scaling" in options.parts:
         scaling(lines, options)
     if options.write:
         RESULTS.write_text("\n".join(lines) + "\n")
