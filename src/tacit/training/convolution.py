@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 from tacit.training.layers import Mended, Plain, Weights, gram_squares, row_squares
 
 # Numbers of patches written out at a time.
-_ROOM = 1 << 18
+_ROOM = 1 << 19
 
 
 @dataclass

@@ -31,10 +31,10 @@ from torch import Tensor
 
 from tacit.randomness import Source
 
-_PAIRS = 1 << 14
 _BLUR = 2.0**-6
-# What numbers are computed in, and what radii, angles and blurs are drawn from. NumPy computes them: its
-# calls cost less than PyTorch's, which count where a model is small.
+# Pairs drawn at a time: what stays in the cache of a core.
+_PAIRS = 1 << 14
+# What numbers are computed in, and what radii, angles and blurs are drawn from.
 _KINDS = {
     torch.float32: (np.float32, np.int64, np.int32, np.int16),
     torch.float64: (np.float64, np.int64, np.int64, np.int32),
@@ -42,12 +42,14 @@ _KINDS = {
 
 
 def normal(source: Source, count: int, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
-    """Independent normal numbers of this standard deviation, blurred."""
-    real, *whole = _KINDS[dtype]
-    made = np.empty(count + count % 2, real)
+    """Independent normal numbers of this standard deviation, blurred.
+
+    Computed by NumPy, whose calls cost less than PyTorch's: that counts where a model is small.
+    """
+    made = np.empty(count + count % 2, _KINDS[dtype][0])
     for start in range(0, len(made), 2 * _PAIRS):
         part = made[start : start + 2 * _PAIRS].reshape(2, -1)
-        radius, angle, blur = _draws(source, part.shape[1], scale, real, *whole)
+        radius, angle, blur = _draws(source, part.shape[1], scale, *_KINDS[dtype])
         np.cos(angle, out=part[0])
         np.sin(angle, out=part[1])
         part *= radius

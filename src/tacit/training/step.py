@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -179,10 +180,12 @@ class PrivateStep:
         return step, scale / math.sqrt(self.group.size) / step
 
     def _drawn_ahead(self) -> Ahead | None:
-        """The noise of a large model is drawn beside the work on the gradients."""
+        """The noise of a large model is drawn beside the work on the gradients, if a core is left for it."""
+        if torch.get_num_threads() >= (os.cpu_count() or 1) or self.source.seeded:
+            return None
         trained = [each for each in self.model.parameters() if each.requires_grad]
         count = sum(each.numel() for each in trained)
-        if count < _MANY or self.source.seeded:
+        if count < _MANY:
             return None
         return Ahead(self.source, count, _common(wide(each.dtype) for each in trained), self._steps[1])
 
