@@ -161,6 +161,15 @@ def test_spent_budget_is_refused_before_examples_are_read(run: Run, monkeypatch:
     assert not Path("second.safetensors").exists()
 
 
+def test_a_refusal_says_when_it_is_for_delta(run: Run) -> None:
+    train(run, epsilon="1", delta="1e-4").good()
+    again = train(run, "--dry-run", save="second.safetensors", epsilon="1", delta="1e-4")
+    assert again.code == 2
+    assert "remaining: ε = 4" in again.err
+    assert "ε alone would fit, but charges share the δ = 0.0001 of the ledger too." in again.err
+    assert "ε alone" not in train(run, "--dry-run", epsilon="6", save="second.safetensors").err
+
+
 def test_the_charge_comes_before_the_examples(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
 

@@ -161,10 +161,16 @@ def refuse(job: Work, trial: Test | None, unread: str) -> None:
             wanted += f" and {tested}"
         elif book.preview(planned.event, delta=planned.delta or None) is not None:
             book, wanted = trial.book, tested
+    advice = "Ask for less, with a smaller --epsilon."
+    if planned.delta and planned.epsilon <= book.remaining():
+        advice = (
+            f"ε alone would fit, but charges share the δ = {book.budget.delta:g} of the ledger too. "
+            "Give each a part of it with --delta, or make a ledger with a larger one."
+        )
     error = BudgetExceeded(
         f"{wanted} would not fit into the budget of {book.dataset!r}, {book.budget}. "
         f"Spent so far: ε = {book.spent().epsilon:.6g}; remaining: ε = {book.remaining():.6g}.",
-        f"Nothing was charged, and no {unread} were read. Ask for less, with a smaller --epsilon.",
+        f"Nothing was charged, and no {unread} were read. {advice}",
         label=job.label,
         budget=book.budget,
         spent=book.spent().epsilon,
