@@ -274,9 +274,9 @@ def test_a_step_that_leaves_out_empty_batches(monkeypatch: pytest.MonkeyPatch) -
     """No noise where there is nobody to cover shows that there is nobody."""
     add_noise = PrivateStep._add_noise
 
-    def only_if_any(self: PrivateStep, total: dict[str, Tensor], norms: Tensor) -> None:
+    def only_if_any(self: PrivateStep, total: dict[str, Tensor], norms: Tensor, *drawn: Any) -> None:
         with tc.noise_times(lambda step: 1.0 if len(norms) else 1e-9):
-            add_noise(self, total, norms)
+            add_noise(self, total, norms, *drawn)
 
     monkeypatch.setattr(PrivateStep, "_add_noise", only_if_any)
     case = REGISTRY["training_flat"]
