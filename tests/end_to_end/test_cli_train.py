@@ -780,3 +780,13 @@ def test_a_locked_archive_is_told_in_a_line(run: Run) -> None:
     outcome = train(run)
     assert (outcome.code, outcome.err.count("\n"), charges()) == (2, 1, 0)
     assert "cannot be read as .npz" in outcome.err
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_run_goes_on_with_a_free_test(
+    run: Run, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
+) -> None:
+    begun(run, monkeypatch)
+    told = train(run, *RESUME, *dry, "--test", "test.npz", "--test-public")
+    assert told.code == 0, told.err
+    assert Path("model.safetensors").exists() == (not dry)

@@ -206,7 +206,8 @@ def train(
             trial = job.trial(other, test, test_epsilon, start.where)
         console = Console(quiet=quiet)
         _show_plan(console, job)
-        due, tested_too = (trial, None) if resume else (job, trial)
+        charged = trial if trial is not None and trial.epsilon is not None else None
+        due, tested_too = (charged, None) if resume else (job, trial)
         then = 0.0 if due is None else spending.after(due, tested_too)
         if dry_run:
             _show_dry(console, job, trial, then, resume)
