@@ -60,11 +60,10 @@ class PrivateStep:
 
     Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is
     (Σ clipped gradients + N(0, (z·Δ)² I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of
-    noise multiplier z, of which the plan's event counts the times, rounded so that no last bit tells what it
-    was added to. Nothing else about the batch is
-    kept but :class:`Seen`. The divisor is the plan's, not the number of examples that came. Of several
-    processes (``group``) each clips its own examples and adds its share of the noise; the sum over all is
-    what is released.
+    noise multiplier z, of which the plan's event counts the times, rounded so that no last bit tells
+    what it was added to. Nothing else about the batch is kept but :class:`Seen`. The divisor is the
+    plan's, not the number of examples that came. Of several processes (``group``) each clips its own
+    examples and adds its share of the noise; the sum over all is what is released.
 
     An example whose gradient is not finite adds nothing. At the first batch of two or more examples,
     and ten times in a run, the step tests itself: one example must not change another's loss or
@@ -214,8 +213,8 @@ class PrivateStep:
             parameter.grad = each if each.dtype == parameter.dtype else each.to(parameter.dtype)
         if isinstance(self.plan.clipping, Quantile):
             step = _grid(self._count_scale(self.plan.clipping))
-            moved = self.plan.clipping.moved(self.clip_norm, step * round(count / step), self.plan.batch_size)
-            self.clip_norm = moved
+            count = step * round(count / step)
+            self.clip_norm = self.plan.clipping.moved(self.clip_norm, count, self.plan.batch_size)
 
     def _noise(self, like: list[Tensor], scale: float, ahead: Ahead | None) -> list[Tensor]:
         """Noise for each of these tensors, drawn as one."""
@@ -249,7 +248,7 @@ def _grid(scale: float) -> float:
     """The distance of the numbers released, given the standard deviation of their noise: a power of 2.
 
     A sum and its noise leave their last bits in what is released, and they tell sums apart (Mironov 2012). On
-    a grid of a sixtyfourth of the noise or less all sums give the same numbers, with probabilities that what
+    a grid of a sixty-fourth of the noise or less all sums give the same numbers, with probabilities that what
     floating point leaves out can hardly move; and beside the noise, the rounding is nothing.
     """
     return 2.0 ** (math.floor(math.log2(scale)) - _GRID_BITS)
