@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
-SOURCES := src tests examples benchmarks
+SOURCES := src tests examples benchmarks conftest.py
 
 .PHONY: help demo test check bench clean
 

@@ -241,6 +241,7 @@ def test_bernoulli(p):
     assert stats.binomtest(hits, SIZE, float(p)).pvalue > ALARM
 
 
+@pytest.mark.fresh
 def test_os_entropy_never_repeats_and_seeds_do():
     draws = {discrete_laplace(Source(), Fraction(2**40), 4).tobytes() for _ in range(20)}
     assert len(draws) == 20
@@ -250,6 +251,7 @@ def test_os_entropy_never_repeats_and_seeds_do():
     assert Source(random_state=5).uniforms(1) == Source(random_state=5).uniforms(1)
 
 
+@pytest.mark.fresh
 def test_a_forked_process_draws_its_own_bits():
     source = Source()
     source.words(8)

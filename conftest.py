@@ -1,0 +1,52 @@
+"""Every test draws its own random numbers, the same in every run and in any order.
+
+With ``FRESH=1`` in the environment they come from the operating system, and Hypothesis looks for new
+examples: a test that fails then, but for once in a million runs, is wrong or has found something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+from collections.abc import Generator
+from threading import Lock
+
+import hypothesis
+import numpy as np
+import pytest
+
+from tacit import randomness
+
+FRESH = os.environ.get("FRESH", "") not in ("", "0")
+
+hypothesis.settings.register_profile("same in every run", derandomize=True)
+if not FRESH:
+    hypothesis.settings.load_profile("same in every run")
+
+
+class Stream:
+    """Bytes in place of the operating system's, reproducible unless threads take turns."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.Philox(seed)
+        self._turn = Lock()
+
+    def __call__(self, count: int) -> bytes:
+        with self._turn:
+            return self._bits.random_raw(-(-count // 8)).tobytes()[:count]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if FRESH or item.get_closest_marker("fresh"):
+        return (yield)
+    seed = int.from_bytes(hashlib.sha256(item.nodeid.encode()).digest()[:4])
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(randomness, "_entropy", Stream(seed))
+        return (yield)
