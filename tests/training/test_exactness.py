@@ -12,7 +12,7 @@ from torch import nn
 
 from tacit.errors import InvalidValue
 from tacit.training import clipped_gradient_sum, tree
-from tacit.training.layers import row_norms
+from tacit.training.layers import half_gram, row_norms
 from tacit.training.routes import Parts, routes_for
 from training.oracle import assert_equal_to_loop, squared
 from training.zoo import BATCH, ZOO
@@ -51,6 +51,17 @@ def test_linear(examples: int, positions: list[int], width: int, height: int, bi
     model = nn.Linear(width, height, bias).double()
     inputs = torch.randn(examples, *positions, width, dtype=torch.float64)
     assert_equal_to_loop(model, inputs, torch.randn(examples, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("positions", "width"), [(47, 100), (48, 100), (51, 110), (130, 270)])
+def test_long_sequences(positions: int, width: int) -> None:
+    """Norms from Gram matrices, of which half is computed in blocks."""
+    torch.manual_seed(positions)
+    blocks = len(half_gram(torch.zeros(1, positions, 1)))
+    assert blocks == {47: 1, 48: 2, 51: 2, 130: 4}[positions]
+    model = nn.Linear(width, width, dtype=torch.float64)
+    inputs = torch.randn(2, positions, width, dtype=torch.float64)
+    assert_equal_to_loop(model, inputs, torch.randn(2, dtype=torch.float64))
 
 
 @settings(max_examples=60, deadline=None)

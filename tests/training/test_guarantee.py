@@ -72,12 +72,12 @@ def test_adversarial_values(scale: float) -> None:
             assert distance(found, without) == pytest.approx(0, abs=1e-15)
 
 
-@pytest.mark.parametrize("positions", [2, 3, 8])
+@pytest.mark.parametrize(("positions", "width"), [(2, 64), (3, 64), (8, 64), (51, 110), (130, 270)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_cancelling_positions(positions: int, dtype: torch.dtype) -> None:
+def test_cancelling_positions(positions: int, width: int, dtype: torch.dtype) -> None:
     """Huge positions that nearly cancel: the Gram matrices round the norm away, the sum does not."""
     torch.manual_seed(4)
-    model = nn.Linear(64, 64, bias=False).to(dtype)
+    model = nn.Linear(width, width, bias=False).to(dtype)
     signs = torch.tensor(
         [(-1.0) ** (number % 2) for number in range(positions - positions % 2)] + [0.0] * (positions % 2)
     )
@@ -86,9 +86,9 @@ def test_cancelling_positions(positions: int, dtype: torch.dtype) -> None:
         return (outputs * targets).sum((1, 2))
 
     for gap in (1e-2, 1e-4, 1e-6, 1e-7, 1e-8, 0.0):
-        base = 1e6 * torch.randn(1, 1, 64)
-        inputs = (base + gap * 1e6 * torch.randn(1, positions, 64)).to(dtype)
-        targets = (signs[None, :, None] * torch.randn(1, 1, 64)).to(dtype)
+        base = 1e6 * torch.randn(1, 1, width)
+        inputs = (base + gap * 1e6 * torch.randn(1, positions, width)).to(dtype)
+        targets = (signs[None, :, None] * torch.randn(1, 1, width)).to(dtype)
         total, _ = clipped_gradient_sum(model, loss, inputs, targets, 1.0)
         assert size(total) <= 1 + 1e-5
 

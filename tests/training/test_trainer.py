@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import tacit
 from tacit import events
 from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTestFailed
+from tacit.randomness import Source
 from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load, noise
 from tacit.training import step as steps
 
@@ -578,6 +580,23 @@ def test_noise_is_the_same_beside_the_gradients_and_after(many: int, monkeypatch
         in_steps = moved.double() * 64
         assert float((in_steps - in_steps.round()).abs().max()) < 0.05
     assert abs(float(np.corrcoef(first, second)[0, 1])) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_draws_with_a_thread_of_its_own() -> None:
+    arguments = (Source(), 3, torch.float32, 1.0)
+    assert len(noise.drawn_ahead(*arguments).result()) == 3
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writer, bytes([len(noise.drawn_ahead(*arguments).result(timeout=20))]))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"\x03"
 
 
 def test_a_failing_source_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

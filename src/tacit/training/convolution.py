@@ -57,7 +57,7 @@ class Convolution(Mended):
             self.settle()
         if self.held is None:
             widths = self.shape[1:].numel(), self.shape[0] // self.groups
-            squares, bound = gram_squares(self._pixel_gram(), self._output_gram(), widths)
+            squares, bound = gram_squares([self._pixel_gram()], [self._output_gram()], widths)
             return self._mended(*(each.view(-1, self.groups).sum(1) for each in (squares, bound)))
         return row_squares(self.held.flatten(1))
 

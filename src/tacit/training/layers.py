@@ -20,6 +20,8 @@ from torch import Tensor
 _CANCELLED = 1e-4
 # Multiplications that take as long as writing and twice reading a number of a gradient.
 _PASSES = 24
+# Positions from which on a Gram matrix is computed in so many blocks of rows.
+_BLOCKS = (0, 48, 128, 128)
 # Squares that are added up before they are added to others.
 _RUN = 1024
 
@@ -136,20 +138,31 @@ class Mended(Piece):
         return self._bulk(weights.besides(self._rows)) + exact
 
 
+def half_gram(values: Tensor) -> list[Tensor]:
+    """Gram matrices vvᵀ of (examples, positions, d), in blocks of rows up to the diagonal.
+
+    They are symmetric, so what is to the right of the diagonal blocks need not be computed.
+    """
+    positions = values.shape[1]
+    count = sum(positions >= least for least in _BLOCKS)
+    ends = [positions * number // count for number in range(count + 1)]
+    return [values[:, start:end] @ values[:, :end].transpose(1, 2) for start, end in pairwise(ends)]
+
+
 class Gram:
     """The Gram matrix ggᵀ of output gradients, for as many weights as share them."""
 
     def __init__(self, uses: int = 1) -> None:
         self.uses = uses
         self._grads: Tensor | None = None
-        self._value: Tensor | None = None
+        self._value: list[Tensor] | None = None
 
-    def of(self, grads: Tensor) -> Tensor:
-        """The Gram matrix of (examples, positions, p); computed once for the same gradients."""
+    def of(self, grads: Tensor) -> list[Tensor]:
+        """:func:`half_gram`, computed once for the same gradients."""
         self.uses -= 1
         value = self._value
         if value is None or self._grads is None or not _same(self._grads, grads):
-            value = grads @ grads.transpose(1, 2)
+            value = half_gram(grads)
         self._grads, self._value = (grads, value) if self.uses > 0 else (None, None)
         return value
 
@@ -193,9 +206,8 @@ class Matrix(Mended):
                 for each in (self.inputs, self.grads)
             ]
             return (sizes[0] * sizes[1]).square_()
-        left = self.inputs @ self.inputs.transpose(1, 2)
         widths = self.inputs.shape[2], self.grads.shape[2]
-        return self._mended(*gram_squares(left, self.gram.of(self.grads), widths))
+        return self._mended(*gram_squares(half_gram(self.inputs), self.gram.of(self.grads), widths))
 
     def _instantiate(self, rows: Tensor | None) -> Tensor:
         if rows is None and self.held is not None:
@@ -339,20 +351,29 @@ def merge(pieces: list[Piece]) -> Piece:
     return Plain(total)
 
 
-def gram_squares(left: Tensor, right: Tensor, widths: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """⟨left, right⟩ of each example's two Gram matrices, (examples, positions, positions) each.
+def gram_squares(left: list[Tensor], right: list[Tensor], widths: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """⟨left, right⟩ of each example's two Gram matrices, each in the same blocks of :func:`half_gram`.
 
     With it, the square of the sum over positions of ‖a‖‖g‖, which bounds it. Products below the smallest
     normal number are lost, at most ``width`` of them in an entry, and count for as much as the other
     matrix is large: what may have been lost is added, so that no gradient is taken for a shorter one.
     """
-    diagonals = [each.diagonal(dim1=1, dim2=2) for each in (left, right)]
+    diagonals = [
+        torch.cat([each.diagonal(each.shape[2] - each.shape[1], 1, 2) for each in blocks], 1)
+        for blocks in (left, right)
+    ]
     bound = (diagonals[0] * diagonals[1]).clamp_(min=0).sqrt_().sum(1).square_()
-    positions, tiny = left.shape[1], _tiny(left.dtype)
+    positions, tiny = diagonals[0].shape[1], _tiny(bound.dtype)
     traces = [each.sum(1) for each in diagonals]
-    lost = positions * tiny * (widths[1] * traces[0] + widths[0] * traces[1])
-    lost += positions**2 * tiny * (1 + widths[0] * widths[1] * tiny)
-    return torch.linalg.vecdot(left.flatten(1), right.flatten(1)) + lost, bound
+    squares = positions * tiny * (widths[1] * traces[0] + widths[0] * traces[1])
+    squares += positions**2 * tiny * (1 + widths[0] * widths[1] * tiny)
+    for one, two in zip(left, right, strict=True):
+        product, before = one * two, one.shape[2] - one.shape[1]
+        # Blocks below the diagonal stand for those above it as well.
+        squares += product[:, :, before:].sum((1, 2))
+        if before:
+            squares += 2 * product[:, :, :before].sum((1, 2))
+    return squares, bound
 
 
 @functools.cache

@@ -20,8 +20,8 @@ tensor([..., ..., ...], dtype=torch.float64)
 from __future__ import annotations
 
 import functools
-from concurrent.futures import Future
-from threading import Thread
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -57,25 +57,22 @@ def normal(source: Source, count: int, dtype: torch.dtype, scale: float = 1.0) -
     return torch.from_numpy(made[:count])
 
 
-class Ahead:
-    """Noise drawn by a thread of its own, while the gradients it is for are computed.
+def drawn_ahead(source: Source, count: int, dtype: torch.dtype, scale: float) -> Future[Tensor]:
+    """:func:`normal`, drawn by a thread of its own while the gradients it is for are computed.
 
     Only for a source without a seed: with one, the order of the draws matters.
     """
+    return _drawer().submit(normal, source, count, dtype, scale)
 
-    def __init__(self, *arguments: Any) -> None:
-        self._drawn: Future[Tensor] = Future()
-        Thread(target=self._draw, args=arguments, daemon=True).start()
 
-    def _draw(self, *arguments: Any) -> None:
-        try:
-            self._drawn.set_result(normal(*arguments))
-        except BaseException as error:
-            self._drawn.set_exception(error)
+@functools.cache
+def _drawer() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "noise")
 
-    def result(self) -> Tensor:
-        """The numbers, when they are there."""
-        return self._drawn.result()
+
+# A forked process has none of the threads of the process it comes from.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drawer.cache_clear)
 
 
 def _draws(

@@ -320,10 +320,10 @@ class Trainer:
             first = last
 
     def _take(self, parts: Iterable[Pair]) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
+        self._let_gradients_go()
         self.seen = self._core.release(map(self._viewed, parts))
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._let_gradients_go()
         self._taken += 1
         if self.schedule is not None:
             self.schedule.step()
@@ -333,6 +333,11 @@ class Trainer:
             progress = Progress(self)
             for callback in self.callbacks:
                 callback(progress)
+
+    def _let_gradients_go(self) -> None:
+        for group in self.optimizer.param_groups:
+            for each in group["params"]:
+                each.grad = None
 
     def _viewed(self, pair: Pair) -> Pair:
         """The pair with every entry as many times as there are views, one after the other."""

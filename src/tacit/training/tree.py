@@ -12,30 +12,34 @@ from tacit.errors import InvalidValue
 
 def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of the model: a tuple is the former, a mapping the latter."""
+    if isinstance(inputs, tuple | list):
+        return tuple(inputs), {}
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
-    return (tuple(inputs), {}) if isinstance(inputs, tuple | list) else ((inputs,), {})
+    return (inputs,), {}
 
 
 def tensors(tree: Any) -> Iterator[Tensor]:
     """Every tensor of the tree."""
     if isinstance(tree, Tensor):
         yield tree
-    elif isinstance(tree, Mapping):
-        for value in tree.values():
-            yield from tensors(value)
     elif isinstance(tree, tuple | list):
         for value in tree:
+            yield from tensors(value)
+    elif isinstance(tree, Mapping):
+        for value in tree.values():
             yield from tensors(value)
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with every leaf replaced by the function of it."""
-    if isinstance(tree, Mapping):
-        return {key: mapped(function, value) for key, value in tree.items()}
+    if isinstance(tree, Tensor):
+        return function(tree)
     if isinstance(tree, tuple | list):
         values = [mapped(function, value) for value in tree]
         return values if isinstance(tree, list) else tuple(values)
+    if isinstance(tree, Mapping):
+        return {key: mapped(function, value) for key, value in tree.items()}
     return function(tree)
 
 
