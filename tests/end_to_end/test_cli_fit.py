@@ -118,7 +118,8 @@ def test_from_a_file_to_a_report(run: Run) -> None:
     facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
     assert facts["guarantee"]["epsilon"] == 1.0
     assert {row["feature"] for row in facts["coefficients"]} == {"age", "hours", "sex=Female", "sex=Male"}
-    assert facts["evaluations"][0]["figures"]["accuracy"] > 0.8
+    found = facts["evaluations"][0]["figures"]["accuracy"]
+    assert abs(found - right / 1500) < 0.18  # noise of scale 4 on 100 cells: beyond 5e-8 of the time
     assert 0.01 < facts["attack"]["0.01"] < 0.0272
 
     run("report", "model.tacit", "--out", "report.html", "--ledger", "study.db").good()

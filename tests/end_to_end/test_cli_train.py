@@ -89,25 +89,26 @@ def unreadable(self: Any) -> Any:
 
 def test_from_arrays_to_a_report(run: Run) -> None:
     done = train(
-        run, "--test", "test.npz", "--test-epsilon", "0.5", "--report", "report.html", architecture="cnn"
+        run, "--test", "test.npz", "--test-epsilon", "1.5", "--report", "report.html", architecture="cnn"
     ).good()
     assert "(ε = 3, δ = 1e-05)-differentially private under add_remove of one row" in done.out
     assert "Taken as public: array 'x' of 1 × 12 × 12 uint8, labels in 'y'." in done.out
     assert "An example whose label is not from 0 to 2 adds nothing." in done.out
-    assert "and ε = 0.5 for the test" in done.out
+    assert "and ε = 1.5 for the test" in done.out
     with Ledger.open("study.db") as ledger:
         labels = [entry.label for entry in ledger.entries()]
         assert labels[0].startswith("cnn run [")
         assert labels[1:] == ["test of the cnn run"]
         assert [entry.noise for entry in ledger.entries()] == ["float32", "exact"]
-        assert 3.49 < ledger.spent().epsilon <= 3.5
+        assert 4.49 < ledger.spent().epsilon <= 4.5
 
     predicted = run("predict", "model.safetensors", "test.npz", "--out", "guess.csv", "--proba").good()
     assert "Nothing was charged" in predicted.out
     with Path("guess.csv").open(encoding="utf-8") as stream:
         guesses = list(csv.DictReader(stream))
     truth = np.load("test.npz")["y"]
-    assert np.mean([int(row["class"]) for row in guesses] == truth) > 0.8
+    right = np.mean([int(row["class"]) for row in guesses] == truth)
+    assert right > 0.8
     assert all(abs(sum(float(row[f"p({k})"]) for k in range(3)) - 1) < 1e-4 for row in guesses)
     assert charges() == 2
 
@@ -120,14 +121,15 @@ def test_from_arrays_to_a_report(run: Run) -> None:
     assert facts["guarantee"]["epsilon"] == 3.0
     assert facts["network"]["architecture"] == "cnn"
     assert facts["parameters"]["0.weight"] == [16, 1, 3, 3]
-    assert facts["evaluations"][0]["figures"]["accuracy"] > 0.8
+    found = facts["evaluations"][0]["figures"]["accuracy"]
+    assert abs(found - right) < 0.18  # noise of scale 4/3 on 20 cells: beyond 3e-8 of the time
 
     page = Path("report.html").read_text(encoding="utf-8")
     assert "(ε = 3, δ = 1e-05)-differentially private" in page
     for heading in ("ε for every δ", "The best attack there can be", "The run", "What was trained"):
         assert f"<h2>{heading}</h2>" in page
     assert "test of the cnn run" in page
-    assert "ε = 1.5 remains" in page
+    assert "ε = 0.5 remains" in page
     assert "<script" not in page
     assert "http" not in page
     again = run("report", "model.safetensors", "--out", "again.html", "--ledger", "study.db").good()

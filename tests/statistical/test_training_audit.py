@@ -1,7 +1,8 @@
 """Audits of the real trainer: worst-case canaries, one run with many, and the count that moves clip_norm.
 
 Seeds of sound trainers are not fixed: each audit is made at a confidence of 1 − 1e-6, so that one of them
-fails once in a million runs. Twins with one fault each must be caught.
+fails once in a million runs. Twins with one fault each must be caught; where chance would let one in a
+hundred go, their seeds are fixed.
 """
 
 from __future__ import annotations
@@ -58,18 +59,17 @@ def twin(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(steps, "check_clipping", lambda *args: None)
 
 
-def moved(plan: Plan, rows: Tensor) -> np.ndarray:
+def moved(plan: Plan, rows: Tensor, seed: int | None = None) -> np.ndarray:
     """How far a run moves weights that start at 0, in units of the canary's direction."""
     model = nn.Linear(rows.shape[1], 1, bias=False)
     nn.init.zeros_(model.weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=float(plan.batch_size))
-    Trainer(model, towards, optimizer, plan, progress=False, physical_batch=4096).fit(
-        (rows, torch.zeros(len(rows)))
-    )
+    options: dict[str, Any] = {"progress": False, "physical_batch": 4096, "random_state": seed}
+    Trainer(model, towards, optimizer, plan, **options).fit((rows, torch.zeros(len(rows))))
     return -model.weight.detach().numpy()[0]
 
 
-def worst_case(plan: Plan) -> audit.AuditResult:
+def worst_case(plan: Plan, seeded: bool) -> audit.AuditResult:
     """Data in which a canary of the largest gradient alone points its way, with it and without.
 
     Its gradient is the same at every step, so their sum is all there is to see. The others' are orthogonal
@@ -78,8 +78,9 @@ def worst_case(plan: Plan) -> audit.AuditResult:
     others = torch.zeros(3, 2)
     others[:, 1] = torch.tensor([1.0, -1.0, 0.5])
     canary = torch.tensor([[CANARY, 0.0]])
-    inside = [moved(plan, torch.cat([others, canary]))[0] for _ in range(RUNS)]
-    outside = [moved(plan, others)[0] for _ in range(RUNS)]
+    seeds = range(2 * RUNS) if seeded else [None] * (2 * RUNS)
+    inside = [moved(plan, torch.cat([others, canary]), seed)[0] for seed in seeds[:RUNS]]
+    outside = [moved(plan, others, seed)[0] for seed in seeds[RUNS:]]
     middle = plan.steps * plan.clip_norm / 2
     guesses = audit.choose_threshold(
         np.array(inside), np.array(outside), rule=audit.Fixed(middle), delta=plan.delta, confidence=CONFIDENCE
@@ -103,9 +104,9 @@ def one_run(plan: Plan, canaries: int) -> audit.AuditResult:
 def test_worst_case_canary(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(population=4, batch_size=4, steps=2, clip_norm=1.0, epsilon=11.0, delta=1e-5)
     twin(name, monkeypatch)
-    result = worst_case(plan)
+    result = worst_case(plan, seeded=name != "sound")
     if name == "sound":
-        assert result.epsilon > 0.4 * plan.epsilon
+        assert result.epsilon > 0.4 * plan.epsilon  # less has a probability of 3e-9
         assert not result.contradicts(plan.epsilon)
     else:
         assert result.contradicts(plan.epsilon)

@@ -25,6 +25,7 @@ from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTest
 from tacit.randomness import Source
 from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load, noise
 from tacit.training import step as steps
+from tacit.training.selftest import draws_numbers
 
 ROWS = 60
 
@@ -613,6 +614,27 @@ def test_a_failing_source_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_dropout_passes_the_self_test() -> None:
     trainer(model=nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))).fit(data())
+
+
+class OwnGenerator(nn.Linear):
+    generator = torch.Generator().manual_seed(2)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input + torch.randn(input.shape, generator=self.generator))
+
+
+@pytest.mark.parametrize(
+    ("model", "draws"),
+    [(nn.Linear(3, 3), False), (nn.Dropout(1e-9), True), (OwnGenerator(3, 3), True)],
+    ids=["none", "no unit dropped", "a generator of its own"],
+)
+def test_random_numbers_are_noticed_whatever_they_are(model: nn.Module, draws: bool) -> None:
+    """Two passes of a dropout may agree by chance; that it drew must not depend on it."""
+    model = nn.Sequential(nn.Linear(3, 3), model)
+    inputs, targets = torch.randn(4, 3), torch.zeros(4, 3)
+    state = torch.get_rng_state()
+    assert draws_numbers(model, nn.L1Loss(reduction="none"), inputs, targets) is draws
+    assert torch.equal(state, torch.get_rng_state())
 
 
 @pytest.mark.parametrize(
