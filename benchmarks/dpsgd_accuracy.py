@@ -122,25 +122,30 @@ def cnn() -> nn.Module:
 def scattering() -> list[Setting]:
     chosen = {
         "mnist": (
-            (0.5, 97.3, 7500, 150, 0.5, 16.0),
-            (1.0, 98.3, 7500, 300, 0.5, 16.0),
-            (2.0, 98.7, 7500, 300, 0.5, 32.0),
-            (3.0, 98.9, 7500, 300, 0.5, 32.0),
+            (0.5, 97.3, 150, 16.0),
+            (1.0, 98.3, 300, 16.0),
+            (2.0, 98.7, 300, 32.0),
+            (3.0, 98.9, 300, 32.0),
         ),
-        "fashion-mnist": (
-            (0.5, 86.5, 7500, 150, 0.5, 16.0),
-            (1.0, 88.5, 7500, 200, 0.5, 16.0),
-            (2.7, 90.0, 30_000, 300, 0.3, 48.0),
-        ),
+        "fashion-mnist": ((0.5, 86.5, 150, 16.0), (1.0, 88.5, 200, 16.0), (2.7, 90.0, 300, 32.0)),
     }
     return [
         Setting(
-            data, "linear on scattering", linear, epsilon, batch_size, steps, clip_norm, rate, average=0.95,
-            target=target, features=True,
+            data,
+            "linear on scattering",
+            linear,
+            epsilon,
+            7500,
+            steps,
+            0.5,
+            rate,
+            average=0.95,
+            target=target,
+            features=True,
         )
         for data, rows in chosen.items()
-        for epsilon, target, batch_size, steps, clip_norm, rate in rows
-    ]  # fmt: skip
+        for epsilon, target, steps, rate in rows
+    ]
 
 
 def from_scratch() -> list[Setting]:
