@@ -6,7 +6,7 @@ throughput of the non-private step. Inputs are random, SGD updates.
 
 - *non-private*: forward, backward, update.
 - *tacit*: :mod:`tacit.training`, with its own noise, which a second core draws beside the gradients of
-  models of over 131,072 parameters.
+  models of over 4,096 parameters.
 - *hooks*, *functorch*, *ew*, *ghost*: Opacus's per-sample hooks, the same with functorch for every layer,
   ExpandedWeights, and ghost clipping, with its default noise. Its recurrent layer is its own DPLSTM.
 

@@ -28,7 +28,7 @@ from tacit.training.selftest import check_apart, check_clipping, check_noise, fi
 
 _TESTS = 10
 _GRID_BITS = 6
-_MANY = 1 << 17
+_MANY = 1 << 12
 
 
 class Seen:
@@ -128,8 +128,7 @@ class PrivateStep:
                     total = clipped.total
                 else:
                     torch._foreach_add_(list(total.values()), list(clipped.total.values()))
-        lengths, values = (torch.cat(each) if each else torch.empty(0) for each in (norms, losses))
-        return total, lengths, values
+        return total, _joined(norms), _joined(losses)
 
     def _first(self, waiting: list[Pair]) -> tuple[Clipped, list[Pair]]:
         """The clipped sum of as many examples as fit into memory, and what is left."""
@@ -244,6 +243,12 @@ class PrivateStep:
 @functools.cache
 def _cores() -> int:
     return os.cpu_count() or 1
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if parts else torch.empty(0)
 
 
 def _common(dtypes: Iterable[torch.dtype]) -> torch.dtype:
