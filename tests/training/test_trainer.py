@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import itertools
 import math
@@ -583,21 +584,34 @@ def test_noise_is_the_same_beside_the_gradients_and_after(many: int, monkeypatch
     assert abs(float(np.corrcoef(first, second)[0, 1])) < 0.05
 
 
+@pytest.mark.fresh
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_draws_with_a_thread_of_its_own() -> None:
+@pytest.mark.parametrize("before", [True, False], ids=["asked for before", "asked for after"])
+def test_a_forked_process_draws_its_own_noise(before: bool) -> None:
     arguments = (Source(), 3, torch.float32, 1.0)
-    assert len(noise.drawn_ahead(*arguments).result()) == 3
+    ahead = noise.Ahead(*arguments)
+    own = ahead.result().tolist()
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.write(writer, bytes([len(noise.drawn_ahead(*arguments).result(timeout=20))]))
+            drawn = ahead if before else noise.Ahead(*arguments)
+            os.write(writer, repr(drawn.result().tolist()).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        assert pipe.read() == b"\x03"
+        found = ast.literal_eval(pipe.read().decode())
+    assert len(found) == 3
+    assert found != own
+
+
+def test_noise_is_drawn_where_no_more_threads_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = ThreadPoolExecutor(1)
+    ended.shutdown()
+    monkeypatch.setattr(noise, "_drawer", lambda: ended)
+    assert len(noise.Ahead(Source(), 5, torch.float32, 1.0).result()) == 5
 
 
 def test_a_failing_source_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,24 @@ def normal(source: Source, count: int, dtype: torch.dtype, scale: float = 1.0) -
     return torch.from_numpy(made[:count])
 
 
-def drawn_ahead(source: Source, count: int, dtype: torch.dtype, scale: float) -> Future[Tensor]:
+class Ahead:
     """:func:`normal`, drawn by a thread of its own while the gradients it is for are computed.
 
-    Only for a source without a seed: with one, the order of the draws matters.
+    Only for a source without a seed: with one, the order of the draws matters. A process forked in the
+    meantime draws its own numbers, and so does one that is about to end and starts no more threads.
     """
-    return _drawer().submit(normal, source, count, dtype, scale)
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments, self._process = arguments, os.getpid()
+        self._drawn: Future[Tensor] | None = None
+        with suppress(RuntimeError):
+            self._drawn = _drawer().submit(normal, *arguments)
+
+    def result(self) -> Tensor:
+        """The numbers, when they are there."""
+        if self._drawn is None or self._process != os.getpid():
+            return normal(*self._arguments)
+        return self._drawn.result()
 
 
 @functools.cache

@@ -6,7 +6,6 @@ import functools
 import math
 import os
 from collections.abc import Iterable
-from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from tacit.training.engine import Clipped, clipped_gradients, wide
 from tacit.training.fallback import Loss
 from tacit.training.losses import unnamed_bounds
 from tacit.training.memory import out_of_memory
-from tacit.training.noise import drawn_ahead, normal
+from tacit.training.noise import Ahead, normal
 from tacit.training.plan import Plan
 from tacit.training.routes import forget
 from tacit.training.selftest import check_apart, check_clipping, check_noise, finite_rows
@@ -178,7 +177,7 @@ class PrivateStep:
         step = _grid(scale)
         return step, scale / math.sqrt(self.group.size) / step
 
-    def _drawn_ahead(self) -> Future[Tensor] | None:
+    def _drawn_ahead(self) -> Ahead | None:
         """The noise of a large model is drawn beside the work on the gradients, if a core is left for it."""
         if torch.get_num_threads() >= _cores() or self.source.seeded:
             return None
@@ -186,9 +185,9 @@ class PrivateStep:
         count = sum(each.numel() for each in trained)
         if count < _MANY:
             return None
-        return drawn_ahead(self.source, count, _common(wide(each.dtype) for each in trained), self._steps[1])
+        return Ahead(self.source, count, _common(wide(each.dtype) for each in trained), self._steps[1])
 
-    def _add_noise(self, total: dict[str, Tensor], norms: Tensor, ahead: Future[Tensor] | None) -> None:
+    def _add_noise(self, total: dict[str, Tensor], norms: Tensor, ahead: Ahead | None) -> None:
         parameters = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
         if not total:
             total = {
@@ -216,7 +215,7 @@ class PrivateStep:
             count = step * round(count / step)
             self.clip_norm = self.plan.clipping.moved(self.clip_norm, count, self.plan.batch_size)
 
-    def _noise(self, like: list[Tensor], scale: float, ahead: Future[Tensor] | None) -> list[Tensor]:
+    def _noise(self, like: list[Tensor], scale: float, ahead: Ahead | None) -> list[Tensor]:
         """Noise for each of these tensors, drawn as one."""
         sizes = [each.numel() for each in like]
         if ahead is None:
