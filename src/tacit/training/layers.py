@@ -20,7 +20,7 @@ from torch import Tensor
 _CANCELLED = 1e-4
 # Multiplications that take as long as writing and twice reading a number of a gradient.
 _PASSES = 24
-# Positions from which on a Gram matrix is computed in so many blocks of rows.
+# Positions from which on a Gram matrix has one block of rows more.
 _BLOCKS = (0, 48, 128, 128)
 # Squares that are added up before they are added to others.
 _RUN = 1024
