@@ -11,11 +11,12 @@ INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 SOURCES := src tests examples benchmarks conftest.py
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test audit check bench clean
 
 help:
 	@echo "make demo    the averaging attack on a count, then a private model of Adult with its report; writes out/"
-	@echo "make test    make check, then every test"
+	@echo "make test    make check, then every test but the long audits"
+	@echo "make audit   the long audits: many whole runs of one algorithm, and of its broken twins"
 	@echo "make check   ruff, mypy and import-linter"
 	@echo "make bench   side by side with other libraries, which it installs"
 	@echo "make clean   remove what the other targets made"
@@ -25,7 +26,10 @@ demo: $(INSTALLED)
 	$(BIN)/python examples/adult_income.py
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not audit"
+
+audit: $(INSTALLED)
+	$(BIN)/python -m pytest -n 2 -m audit tests
 
 check: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)

@@ -145,6 +145,7 @@ def test_audit(pair, relation, score, monkeypatch):
     assert audited(place, *pair, score, 4000, 5, monkeypatch).contradicts(2.0)
 
 
+@pytest.mark.audit
 def test_audit_of_the_weights():
     """The same neighbours, seen through the fit alone: less is learnt, and nothing is refuted."""
     place = Histogram(task(Logistic(), 2, 2.0, options={"cells": 2}))

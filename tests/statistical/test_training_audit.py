@@ -100,6 +100,7 @@ def one_run(plan: Plan, canaries: int) -> audit.AuditResult:
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", ["sound", "two thirds of the noise", "no clipping"])
 def test_worst_case_canary(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(population=4, batch_size=4, steps=2, clip_norm=1.0, epsilon=11.0, delta=1e-5)
