@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit import _validate, events, mechanisms
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators import figures as made
-from tacit.estimators.given import column
+from tacit.estimators.given import STORED, column
 from tacit.estimators.rows import bounded_groups
 from tacit.estimators.tally import Task, task_of
 from tacit.guarantee import Guarantee
@@ -131,6 +131,7 @@ def evaluate(
     label: str = "evaluation",
     groups_of: Mapping[str, tuple[Any, Sequence[Any]]] | None = None,
     bins: int = 50,
+    bounds: Any = None,
     target_bounds: tuple[float, float] | None = None,
     confidence: float = 0.95,
     random_state: int | None = None,
@@ -193,18 +194,19 @@ def evaluate(
     unit = _unit(ledger, relation_of, groups, _validate.count("rows_per_group", rows_per_group, 1), public)
     noise = None if public else _noise(task, _validate.epsilon(epsilon), delta, relation_of, unit, source)
     paid = 0.0 if noise is None or isinstance(noise.event, events.Pure) else _validate.delta(delta)
+    task.asked(model, bounds).check(X, len(targets))
     charge: AbstractContextManager[Any] = nullcontext()
     if noise is not None and ledger is not None:
         charge = ledger.charge(noise.event, label, delta=paid or None, noise=noise.noise)
     with charge:
         keep = None if groups is None else bounded_groups(column("groups", groups), unit.rows, source)
-        exact, free = task.measure(model, X, targets, given_groups, keep, public)
+        exact, free = task.measure(model, X, targets, given_groups, keep, public, bounds)
         released = exact if noise is None else noise(exact)
     guarantee = None
     if noise is not None:
         guarantee = Guarantee(
             float(epsilon or 0.0), paid, noise.event, relation_of, unit, noise.noise,
-            ("bins, classes, groups and bounds were chosen without the rows",),
+            ("bins, classes, groups and bounds were chosen without the rows", STORED),
         )  # fmt: skip
     if rows is not None:
         released = task.with_total(released, rows)

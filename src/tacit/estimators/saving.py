@@ -12,7 +12,7 @@ nowhere.
 
 >>> import tempfile, pathlib
 >>> from tacit.estimators import LogisticRegression
->>> model = LogisticRegression(epsilon=1.0, classes=[0, 1], norm=1.0).fit([[0.1], [0.9]], [0, 1])
+>>> model = LogisticRegression(epsilon=1.0, classes=[0, 1], norm=1.0).fit(np.array([[0.1], [0.9]]), [0, 1])
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.tacit"
 >>> save(model, path)
 >>> load(path).guarantee_ == model.guarantee_
