@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from tacit import Column, Schema
-from tacit.errors import InvalidValue
-from tacit.estimators import LinearRegression, LogisticRegression, given
+from tacit.errors import CalibrationError, InvalidValue
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, given, newton
 from tacit.estimators.evaluation import evaluate
+from tacit.estimators.noise import PLACES, objective, output
 from tacit.estimators.preprocessor import Preprocessor
 from tacit.estimators.rows import Rows, Space, bounded_groups, lengths
 from tacit.randomness import Source
@@ -105,14 +106,15 @@ def test_one_row_of_another_length_or_type(odd: Any) -> None:
     assert found.accuracy == pytest.approx(fitted.score(X, Y), abs=0.02)
 
 
-def test_lists_of_rows_are_refused_where_a_row_would_decide_their_width() -> None:
+def test_a_list_whose_width_is_not_declared_says_what_it_assumes() -> None:
     rows = [list(row) for row in X]
-    refused = []
-    for handed in (rows, [*rows, [1.0]], [[1.0], *rows], [*rows, 3], [], [[1.0]]):
-        with pytest.raises(InvalidValue) as raised:
-            LogisticRegression(norm=3.0, classes=[0, 1]).fit(handed, np.zeros(len(handed)))
-        refused.append(str(raised.value))
-    assert len(set(refused)) == 1
+    for odd in ([1.0], [1.0, 2.0, 3.0], 3, "ab", np.array(5), Odd()):
+        for handed in ([odd, *rows], [*rows, odd]):
+            fitted = LogisticRegression(norm=3.0, classes=[0, 1], random_state=1).fit(handed, np.zeros(61))
+            assert fitted.coef_.shape == (1, 2)
+            assert given.LISTED in fitted.guarantee_.assumptions
+    declared = LogisticRegression(bounds=BOUNDS, classes=[0, 1], random_state=1).fit([[1.0], *rows], [0, *Y])
+    assert given.LISTED not in declared.guarantee_.assumptions
 
 
 @pytest.mark.parametrize("odd", [[1.0], [1, 2, 3], 5, "ab", None, (), [None, None], [[1], [2]]], ids=str)
@@ -156,6 +158,100 @@ def test_the_twin_that_converts_all_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(given, "declared_matrix", lambda rows, width: given.matrix(rows))
     with pytest.raises(InvalidValue):
         test_one_row_of_another_length_or_type([1.0])
+
+
+# ------------------------------------------------------------------ rows on which a solver gives up
+
+
+def hard_rows() -> dict[str, tuple[Any, Any]]:
+    generator = np.random.default_rng(2)
+    plain, thin = generator.uniform(-1, 1, (300, 3)), np.ones((300, 3))
+    thin[:, 1] = np.linspace(-1, 1, 300) * 1e-7
+    copies = np.repeat(generator.uniform(-1, 1, (3, 3)), 100, axis=0)
+    return {
+        "separable": (plain, (plain[:, 0] > 0).astype(int)),
+        "noise": (plain, generator.integers(0, 2, 300)),
+        "copies that contradict each other": (copies, np.tile([0, 1], 150)),
+        "tiny": (plain * 1e-6, (plain[:, 0] > 0).astype(int)),
+        "a thin slice": (thin, (thin[:, 1] > 0).astype(int)),
+        "one row": (plain[:1], np.array([1])),
+        "zeros": (np.zeros((5, 3)), np.array([0, 1, 1, 0, 1])),
+        "none": (np.zeros((0, 3)), np.zeros(0, int)),
+        "beyond float64": (plain * np.array([1e308, 1e-308, 1.0]), generator.integers(0, 2, 300)),
+    }
+
+
+HARD = hard_rows()
+SOLVED = [
+    (LinearSVC, {"corner": 0.5}), (LinearSVC, {"corner": 1e-2}), (LinearSVC, {"corner": 1e-4}),
+    (LinearSVC, {"corner": 1e-8}), (LogisticRegression, {}), (LogisticRegression, {"classes": [0, 1, 2]}),
+]  # fmt: skip
+
+
+def gradients_left(monkeypatch: pytest.MonkeyPatch, kind: type, options: Any, x: Any, y: Any) -> list[float]:
+    """Gradients where the solver stopped, in parts of what the guarantee allows, for many penalties."""
+    left = []
+
+    def certified(*given: Any) -> Any:
+        found = newton.minimise(*given)
+        left.append(newton._Objective(*given[:4]).size(found) / given[4])
+        return found
+
+    monkeypatch.setattr(objective, "certified", certified)
+    monkeypatch.setattr(output, "certified", certified)
+    settings: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1), "random_state": 1, **options}
+    for noise in ("output", "objective"):
+        for C in (None, 1.0, 1e3, 1e6, 1e9):
+            for delta in (0.0, 1e-6):
+                model = kind(epsilon=50.0, delta=delta, noise=noise, C=C, **settings)
+                try:
+                    model.plan(3)
+                except (InvalidValue, CalibrationError):
+                    continue
+                model.fit(x, y)
+    return left
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(("kind", "options"), SOLVED, ids=str)
+def test_the_solver_reaches_what_the_guarantee_needs(
+    name: str, kind: type, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = gradients_left(monkeypatch, kind, options, *HARD[name])
+    assert left
+    assert max(left) <= 1
+
+
+def test_a_solver_that_gives_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: a few steps, straight towards the minimum."""
+    monkeypatch.setattr(newton, "MOST_STEPS", 20)
+    monkeypatch.setattr(newton, "_stages", lambda *given: iter(()))
+    assert max(gradients_left(monkeypatch, LinearSVC, {"corner": 1e-4}, *HARD["separable"])) > 1
+
+
+def test_penalties_that_float64_cannot_serve_are_refused_by_what_is_public() -> None:
+    model = LinearSVC(1.0, noise="output", classes=[0, 1], bounds=(-1, 1), corner=1e-8, C=1e9)
+    with pytest.raises(InvalidValue, match="corner larger"):
+        model.plan(3)
+    with pytest.raises(InvalidValue, match="corner larger"):
+        model.fit(X, Y)
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("place", PLACES)
+def test_no_rows_make_any_place_fail(name: str, place: str) -> None:
+    x, y = HARD[name]
+    for kind, options in (
+        (LogisticRegression, {"classes": [0, 1]}), (LinearRegression, {"target_bounds": (0, 1)}),
+    ):  # fmt: skip
+        for delta in (0.0, 1e-6):
+            model = kind(1.0, delta, noise=place, bounds=(-1, 1), n=300, random_state=1, **options)
+            try:
+                model.plan(2)
+            except InvalidValue:
+                continue
+            fitted = model.fit(x[:, :2], y)
+            assert np.isfinite(fitted.coef_).all()
 
 
 # --------------------------------------------------------------------------------- norms of rows

@@ -234,8 +234,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
         Rows with a value that is not finite, or with a target outside what is declared, contribute nothing.
         ``groups`` names the unit of each row, of which at most ``rows_per_group`` rows, chosen at random,
-        are used. In a list, a row of another length than the bounds declare contributes nothing either;
-        without bounds that declare it, lists of rows are refused.
+        are used. In a list, a row of another length than the bounds declare, or than most rows have,
+        contributes nothing either.
         """
         features = getattr(X, "features", None)
         matrix = given.declared_matrix(X, self._declared_width())
@@ -269,7 +269,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         kind = "seeded" if source.seeded else planned.kind
         self.guarantee_ = Guarantee(
             planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-            ("the parameters of the model were chosen without the data", given.STORED),
+            ("the parameters of the model were chosen without the data",
+             *given.assumed(X, self._declared_width())),
         )  # fmt: skip
         return self
 

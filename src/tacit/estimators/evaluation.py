@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit import _validate, events, mechanisms
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators import figures as made
-from tacit.estimators.given import STORED, column
+from tacit.estimators.given import assumed, column
 from tacit.estimators.rows import bounded_groups
 from tacit.estimators.tally import Task, task_of
 from tacit.guarantee import Guarantee
@@ -206,7 +206,8 @@ def evaluate(
     if noise is not None:
         guarantee = Guarantee(
             float(epsilon or 0.0), paid, noise.event, relation_of, unit, noise.noise,
-            ("bins, classes, groups and bounds were chosen without the rows", STORED),
+            ("bins, classes, groups and bounds were chosen without the rows",
+             *assumed(X, getattr(model, "n_features_in_", None))),
         )  # fmt: skip
     if rows is not None:
         released = task.with_total(released, rows)

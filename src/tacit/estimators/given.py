@@ -5,8 +5,8 @@ value into text; scikit-learn's checks raise, and quote, what they do not like. 
 itself: what it becomes depends on it alone, and nothing that it is raises.
 
 What is refused is refused by public facts: the type of the container, the types in which its columns are
-stored and its shape. A list has no shape but the lengths of its rows, so lists of rows are read where
-the number of columns is declared (:func:`declared_matrix`), and a row of another length is missing.
+stored and its shape. A list has no shape but the lengths of its rows: :func:`declared_matrix` takes the
+number of columns that is declared, and a row of another length is missing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -26,12 +27,25 @@ from sklearn.exceptions import DataConversionWarning
 
 from tacit.errors import InvalidValue
 
-__all__ = ["column", "declared_matrix", "group_numbers", "matrix", "places", "real", "width_of"]
+__all__ = [
+    "LISTED",
+    "STORED",
+    "assumed",
+    "column",
+    "declared_matrix",
+    "group_numbers",
+    "matrix",
+    "places",
+    "real",
+    "width_of",
+]
 
 Float64 = NDArray[np.float64]
 
 STORED = "the types of the columns were chosen without the data"
 """An assumption of whatever reads arrays and frames: an entry may not have decided the type of a column."""
+LISTED = "the number of columns was known without the data"
+"""An assumption of whatever reads a list of rows whose length is not declared."""
 
 _PLAIN = "biuf"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:e[+-]?[0-9]{1,4})?", re.A)
@@ -65,25 +79,32 @@ def matrix(X: Any) -> NDArray[Any]:
 
 
 def width_of(X: Any, declared: int | None) -> int:
-    """The number of columns of X, by its shape, or the declared one for a list of rows."""
+    """The number of columns of X: by its shape, or for a list of rows the declared one, if there is one."""
     if _is_listed(X):
-        if declared is None:
-            raise InvalidValue(
-                "X", type(X).__name__, "an array or a frame where the number of columns is not declared",
-                "In a list a single row could decide it. Use np.array(X, dtype=float), or declare bounds "
-                "with one number for each feature.",
-            )  # fmt: skip
-        return declared
+        return _usual_length(X) if declared is None else declared
     if hasattr(X, "columns") and hasattr(X, "shape"):
         return len(X.columns)
     if issparse(X):
         raise _sparse()
     if not hasattr(X, "__array__"):
         raise _no_matrix(X)
-    shape: tuple[int, ...] = np.shape(X)
+    shape = np.asarray(X).shape
     if len(shape) != 2:
         raise _two_dimensional(len(shape))
     return shape[1]
+
+
+def _usual_length(X: Any) -> int:
+    """The most frequent length of the rows of a list, the smallest of several.
+
+    That of the first row would be for one row to decide. Here a row decides where there are two lengths
+    that are equally frequent, so :data:`LISTED` is among the assumptions of a fit to a list.
+    """
+    counts = Counter(len(row) for row in X if isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row))
+    if not counts:
+        raise _two_dimensional(1)
+    most = max(counts.values())
+    return min(length for length, count in counts.items() if count == most)
 
 
 def declared_matrix(X: Any, width: int | None) -> NDArray[Any]:
@@ -98,6 +119,11 @@ def declared_matrix(X: Any, width: int | None) -> NDArray[Any]:
     missing = [None] * columns
     cells = [value for row in X for value in _cells(row, columns) or missing]
     return real(cells).reshape(len(X), columns)
+
+
+def assumed(X: Any, declared: int | None) -> tuple[str, ...]:
+    """What has to be assumed about X: that nothing of its shape and types was decided by a row."""
+    return (STORED, LISTED) if _is_listed(X) and declared is None else (STORED,)
 
 
 def _is_listed(X: Any) -> bool:
