@@ -23,7 +23,7 @@ from tacit.estimators.losses import Loss
 from tacit.estimators.newton import minimise
 from tacit.estimators.noise import Place, Task, place_of
 from tacit.estimators.purchases import BoundsPurchase, CountPurchase
-from tacit.estimators.rows import Rows, Space, bounded_groups
+from tacit.estimators.rows import Rows, Space, bounded_groups, products
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
 from tacit.randomness import Source
@@ -315,15 +315,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return minimise(self._loss(), rows, penalty, tilt, 1e-7)
 
     def _scores(self, X: Any) -> Array:
-        """Scores, feature by feature: how a matrix product rounds a row may depend on the others."""
+        """The scores of each row, from that row alone."""
         check_is_fitted(self, "coef_")
         matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
         if self.bounds_ is not None:
             matrix = np.clip(matrix, *self.bounds_)
-        coefficients = np.atleast_2d(self.coef_)
-        scores: Array = np.zeros((len(matrix), len(coefficients))) + self.intercept_
-        for j in range(matrix.shape[1]):
-            scores += np.multiply.outer(matrix[:, j], coefficients[:, j])
+        scores: Array = products(matrix, np.atleast_2d(self.coef_).T) + self.intercept_
         return scores
 
 

@@ -91,7 +91,7 @@ def width_of(X: Any, declared: int | None) -> int:
     shape = np.asarray(X).shape
     if len(shape) != 2:
         raise _two_dimensional(len(shape))
-    return shape[1]
+    return int(shape[1])
 
 
 def _usual_length(X: Any) -> int:

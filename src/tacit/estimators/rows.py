@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue
 from tacit.estimators.given import group_numbers
 from tacit.randomness import Source
 
-__all__ = ["Rows", "Space", "bounded_groups", "lengths"]
+__all__ = ["Rows", "Space", "bounded_groups", "lengths", "products"]
 
 Array = NDArray[np.float64]
 
@@ -108,6 +108,14 @@ def lengths(rows: Array) -> Array:
             part += np.square(rows[:, j] / unit)
         total += part
     return np.asarray(np.sqrt(total) * unit)
+
+
+def products(rows: Array, weights: Array) -> Array:
+    """``rows @ weights``, feature by feature: how a matrix product rounds a row may depend on the others."""
+    total = np.zeros((len(rows), weights.shape[1]))
+    for j in range(rows.shape[1]):
+        total += np.multiply.outer(rows[:, j], weights[j])
+    return total
 
 
 class Rows:
