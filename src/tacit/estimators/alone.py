@@ -28,13 +28,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators.rowlocal import parts_with_products
@@ -213,6 +214,11 @@ def _pickled(model: Any) -> bytes | None:
         return None
 
 
+@cache
+def _libraries() -> Any:
+    return ThreadpoolController()
+
+
 @contextmanager
 def silence() -> Iterator[None]:
     """Whatever a model warns of depends on rows; sums by several threads depend on who comes first."""
@@ -221,7 +227,7 @@ def silence() -> Iterator[None]:
         special.errstate(all="ignore"),
         warnings.catch_warnings(),
         joblib.parallel_config(backend="sequential"),
-        threadpool_limits(limits=1, user_api="blas"),
+        _libraries().limit(limits=1, user_api="blas"),
     ):
         warnings.simplefilter("ignore")
         yield
