@@ -327,9 +327,11 @@ def test_missing_and_repeated_columns() -> None:
         maker().fit(pd.concat([frame, frame[["age"]]], axis=1))
     with pytest.raises(InvalidValue, match="6 columns age, gain"):
         maker().fit(np.zeros((3, 4)))
-    for wrong in (np.zeros(3), [[1], [1, 2]], 5):
+    for wrong in (np.zeros(3), 5):
         with pytest.raises(InvalidValue, match="X must be"):
             maker().fit(wrong)
+    odd = [[1], [1, 2], 3]
+    assert maker().fit(odd).transform(odd).tolist() == maker().transform([[None] * 6] * 3).tolist()
     with pytest.raises(InvalidValue, match="as long as the others"):
         maker().transform({**ROWS, "gain": [1.0]})
     with pytest.raises(InvalidValue, match="one value for each row"):

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from contract.registry import Case, Make, Noise, Pair, check_audit, check_fresh, check_noise
 from contract.table_questions import Scales
 from tacit import audit, events
-from tacit.estimators import evaluation, tally
+from tacit.estimators import alone, evaluation, tally
 from tacit.estimators.evaluation import Evaluation, evaluate
 from tacit.relations import Relation
 
@@ -39,6 +40,14 @@ class Says(ClassifierMixin, BaseEstimator):
 class Sure(Says):
     def predict_proba(self, X: Any) -> Any:
         return np.eye(len(self.classes_))[self.predict(X)]
+
+
+class Relative(Says):
+    """Scores a row by how far it is above the mean of the rows it is called with."""
+
+    def predict_proba(self, X: Any) -> Any:
+        score = expit(4 * (X[:, 0] - X[:, 0].mean() + 0.1))
+        return np.column_stack([1 - score, score])
 
 
 class First(RegressorMixin, BaseEstimator):
@@ -230,6 +239,10 @@ QUESTIONS = {
         First(), OFF, BASE, 6, math.sqrt(6) * STEPS, 2.0, 0.05, BOUNDS, 50_000
     ),
 }
+EQUAL = tuple(Row(0.5, 1, "F", str(i)) for i in range(8))
+QUESTIONS["a model that looks at all rows"] = Question(
+    Relative(), (*EQUAL, Row(9, 1, "F", "far")), EQUAL, 101, 1, 1.0
+)
 NAMES = list(QUESTIONS)
 
 
@@ -272,6 +285,13 @@ def test_units_that_are_not_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "bounded_groups", lambda groups, most, source: np.ones(len(groups), bool))
     with pytest.raises(AssertionError, match="claims"):
         check_audit(case_of("a unit of two rows"))
+
+
+def test_rows_that_are_scored_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding by the number of rows is a small case of this: one row more changes the cells of others."""
+    monkeypatch.setattr(alone.Asked, "of", lambda asked, rows: asked._answers(rows, asked.model))
+    with pytest.raises(AssertionError, match="claims"):
+        check_audit(case_of("a model that looks at all rows"))
 
 
 class NoClipping:

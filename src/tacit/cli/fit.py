@@ -15,6 +15,7 @@ from tacit.cli import options, spending
 from tacit.cli.common import described, opened, show_refusal
 from tacit.cli.inspect import tested
 from tacit.cli.jobs import Job, Trial
+from tacit.cli.same import refuse_same_file
 from tacit.cli.spending import say
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.ledger import Ledger
@@ -104,7 +105,8 @@ def fit(
     suffice. A refused charge changes nothing.
 
     With --test the model is measured on rows that were not used to fit it:
-    charged with --test-epsilon, or free if the rows are public.
+    charged with --test-epsilon, or free if the rows are public. The rows that
+    the model was fitted to are refused, whatever their file is called.
     """
     name = _validate.choice("model", model, tuple(MODELS))
     _validate.epsilon(epsilon)
@@ -148,6 +150,8 @@ def fit(
         if then is None:
             spending.refuse(job, trial, "rows")
         if not dry_run:
+            if trial is not None and trial.others:
+                refuse_same_file(source, trial.source)
             _run(job, trial, out, overwrite, console)
 
 

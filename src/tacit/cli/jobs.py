@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit import events
+from tacit.cli.same import digest_of, refusal
 from tacit.errors import TacitError
 from tacit.ledger import Ledger
 from tacit.relations import Unit
@@ -35,6 +36,9 @@ class Job:
     book: Ledger
     label: str
     opened: Any = None
+    source: str = ""
+    fitted_to: str = ""
+    """A digest of the rows that were read, once they were."""
 
     @property
     def schema(self) -> Schema:
@@ -57,6 +61,7 @@ class Job:
         """Find the file and its columns; no row is read."""
         from tacit.tables.rows import prepare
 
+        self.source = source
         self.opened = prepare(source, self.schema, self.columns, delimiter=delimiter)
         stack.callback(self.opened.close)
 
@@ -71,6 +76,7 @@ class Job:
         with self.book.charge(planned.event, self.label, delta=planned.delta or None, noise=self.kind):
             say("Reading the rows")
             frame = rows(self.opened, self.schema, self.columns)
+            self.fitted_to = _digest(frame, self.columns)
             matrix = self.maker.fit(frame).transform(frame)
             say(f"Fitting the {self.label}")
             whose = frame[UNIT] if UNIT in frame.columns else None
@@ -117,6 +123,11 @@ class Trial:
         """Whether the noise is repeatable, for tests."""
         return bool(self.job.estimator.random_state is not None)
 
+    @property
+    def others(self) -> bool:
+        """Whether the rows have to be those of others: public ones, or paid for from another budget."""
+        return self.epsilon is None or self.book is not self.job.book
+
     def find(self, delimiter: str, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
         from tacit.tables.rows import prepare
@@ -141,6 +152,8 @@ class Trial:
         from tacit.tables.rows import UNIT, rows
 
         frame, maker, unit = rows(self.opened, self.schema, self.columns), self.job.maker, self.schema.unit
+        if self.others and _digest(frame, self.job.columns) == self.job.fitted_to:
+            raise refusal(self.source)
         by = {name: type(maker)(self.schema, target=name) for name in self.groups}
         return evaluate(
             model,
@@ -156,3 +169,7 @@ class Trial:
             groups=frame[UNIT] if UNIT in frame.columns else None,
             rows_per_group=unit.rows,
         )
+
+
+def _digest(frame: Any, columns: list[str]) -> str:
+    return digest_of(zip(*(frame[name].tolist() for name in columns), strict=True))

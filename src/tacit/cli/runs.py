@@ -10,10 +10,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tacit import _validate
 from tacit.cli.jobs import Say, Trial
+from tacit.cli.same import digest_of, refusal
 from tacit.errors import InvalidValue
 from tacit.estimators.evaluation import Evaluation, evaluate
 from tacit.ledger import Ledger
@@ -168,6 +170,8 @@ class NetworkTrial(Trial):
 
     def _measured(self, model: Any) -> Evaluation:
         inputs, labels = self.found.read()
+        if self.others and _digest(inputs, labels) == _digest(*self.job.found.read()):
+            raise refusal(self.source)
         found = evaluate(
             Scores(len(model.classes_)),
             model.predict_proba(inputs),
@@ -179,6 +183,12 @@ class NetworkTrial(Trial):
             relation=self.book.relation,
         )
         return replace(found, classes=tuple(model.classes_))
+
+
+def _digest(inputs: Any, labels: Any) -> str:
+    """Of examples in any order, whatever type their numbers are stored in."""
+    rows = zip(inputs, labels, strict=True)
+    return digest_of((np.asarray(each, dtype=np.float64).tobytes(), str(label)) for each, label in rows)
 
 
 class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -23,7 +23,7 @@ from tacit.estimators.losses import Loss
 from tacit.estimators.newton import minimise
 from tacit.estimators.noise import Place, Task, place_of
 from tacit.estimators.purchases import BoundsPurchase, CountPurchase
-from tacit.estimators.rows import Rows, Space, bounded_groups
+from tacit.estimators.rows import Rows, Space, bounded_groups, products
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
 from tacit.randomness import Source
@@ -202,6 +202,13 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             )
         return Space.of(lower, upper, norm, intercept=intercept)
 
+    def _declared_width(self) -> int | None:
+        """The number of features that the bounds declare, None where they declare none."""
+        if self.bounds is None or isinstance(self.bounds, str) or not isinstance(self.bounds, Sequence):
+            return None
+        shapes = {np.shape(bound) for bound in self.bounds} - {()}
+        return shapes.pop()[0] if len(shapes) == 1 else None
+
     def _protected(self, groups: bool) -> tuple[Relation, Unit]:
         relation = Relation.of(self.relation)
         most = _validate.count("rows_per_group", self.rows_per_group, 1)
@@ -227,10 +234,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
         Rows with a value that is not finite, or with a target outside what is declared, contribute nothing.
         ``groups`` names the unit of each row, of which at most ``rows_per_group`` rows, chosen at random,
-        are used.
+        are used. In a list, a row of another length than the bounds declare, or than most rows have,
+        contributes nothing either.
         """
         features = getattr(X, "features", None)
-        matrix = given.matrix(X)
+        matrix = given.declared_matrix(X, self._declared_width())
         validate_data(self, X if hasattr(X, "columns") else matrix, skip_check_array=True)
         labels = given.column("y", y, len(matrix))
         described = features if isinstance(features, Features) else matrix.shape[1]
@@ -261,7 +269,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         kind = "seeded" if source.seeded else planned.kind
         self.guarantee_ = Guarantee(
             planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-            ("the parameters of the model were chosen without the data",),
+            ("the parameters of the model were chosen without the data",
+             *given.assumed(X, self._declared_width())),
         )  # fmt: skip
         return self
 
@@ -306,15 +315,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return minimise(self._loss(), rows, penalty, tilt, 1e-7)
 
     def _scores(self, X: Any) -> Array:
-        """Scores, feature by feature: how a matrix product rounds a row may depend on the others."""
+        """The scores of each row, from that row alone."""
         check_is_fitted(self, "coef_")
         matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
         if self.bounds_ is not None:
             matrix = np.clip(matrix, *self.bounds_)
-        coefficients = np.atleast_2d(self.coef_)
-        scores: Array = np.zeros((len(matrix), len(coefficients))) + self.intercept_
-        for j in range(matrix.shape[1]):
-            scores += np.multiply.outer(matrix[:, j], coefficients[:, j])
+        scores: Array = products(matrix, np.atleast_2d(self.coef_).T) + self.intercept_
         return scores
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit import events
 from tacit.estimators.losses import Loss
 from tacit.estimators.noise import Task
-from tacit.estimators.rows import Rows
+from tacit.estimators.rows import Rows, products
 from tacit.mechanisms import Gaussian, Norm
 from tacit.randomness import Source
 from tacit.relations import histogram_sensitivity
@@ -29,6 +29,9 @@ class CurvaturePurchase:
     curvature; the inner product of two such matrices is not negative, so replacing one row by another
     moves H by at most √2 times that, like a histogram. The upper triangle, off the diagonal times √2, is a
     vector of the same norm, and gets Gaussian noise for δ > 0, ℓ2 noise for δ = 0.
+
+    Where the slope of a loss is capped, w jumps to 0, so the score that decides on it is computed from the
+    row alone; the rounding of a matrix product by other rows would move their w too.
     """
 
     epsilon: float
@@ -51,7 +54,7 @@ class CurvaturePurchase:
         """A lower bound of H, but for what noise does with a probability of about one in a hundred."""
         exact = np.zeros((rows.width, rows.width))
         for x, y in rows.blocks():
-            root = x * np.sqrt(self.task.loss.weights(x @ weights, y))
+            root = x * np.sqrt(self.task.loss.weights(products(x, weights), y))
             exact += root.T @ root
         upper = np.triu_indices(rows.width)
         unfolded = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))

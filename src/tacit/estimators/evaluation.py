@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit import _validate, events, mechanisms
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators import figures as made
-from tacit.estimators.given import column
+from tacit.estimators.given import assumed, column
 from tacit.estimators.rows import bounded_groups
 from tacit.estimators.tally import Task, task_of
 from tacit.guarantee import Guarantee
@@ -131,6 +131,7 @@ def evaluate(
     label: str = "evaluation",
     groups_of: Mapping[str, tuple[Any, Sequence[Any]]] | None = None,
     bins: int = 50,
+    bounds: Any = None,
     target_bounds: tuple[float, float] | None = None,
     confidence: float = 0.95,
     random_state: int | None = None,
@@ -153,14 +154,20 @@ def evaluate(
     confidence bin × rightness, and true × predicted class; and for each name in ``groups_of``, group ×
     prediction × class (group × rightness). The noise is discrete Laplace, charged as ``Pure(epsilon)``, or
     discrete Gaussian where ``delta`` makes that the smaller. Labels that are no class of the model, scores
-    that are not finite and rows with a non-finite value fall into a cell of their own, which no figure
-    uses. The number of rows is not read: accuracy is noisy right over noisy total. Of two classes, the
-    second is predicted where its score is above ½.
+    that are not finite, rows with a non-finite value and rows for which the model fails fall into a cell
+    of their own, which no figure uses. The number of rows is not read: accuracy is noisy right over noisy
+    total. Of two classes, the second is predicted where its score is above ½.
 
     A regressor needs ``target_bounds`` (l, h): targets and predictions are clipped to them. With w = h − l,
     residuals r and u = 2(y − l)/w − 1, the sums of 1, |r|/w, (r/w)², (r/w)⁴, u and u² are released, each
     value at most 1 in size: one row moves the vector by 6 in ℓ1 (``replace_one``: also 6, n being the same
     and u moving by 2) and by √6 (√8) in ℓ2. Values are rounded to multiples of 2⁻²⁰, so sums are exact.
+
+    The cell of a row depends on that row alone (see :mod:`tacit.estimators.alone`): scikit-learn's own
+    classes, and pipelines of them, are called with blocks of one size in which a row's place and neighbours
+    make no difference to its score, not even in the last bit; any other model is called row by row, which
+    takes longer, and must be one that can be copied. What a model raises or warns of is not shown.
+    ``bounds`` (lower, upper) are publicly known bounds of the columns, to which values are clipped first.
 
     Intervals are found by simulation from the noisy counts alone: other rows from the same source, and the
     noise again. They take rows as independent. Calibration error and gaps, which noise pushes up, are
@@ -193,18 +200,20 @@ def evaluate(
     unit = _unit(ledger, relation_of, groups, _validate.count("rows_per_group", rows_per_group, 1), public)
     noise = None if public else _noise(task, _validate.epsilon(epsilon), delta, relation_of, unit, source)
     paid = 0.0 if noise is None or isinstance(noise.event, events.Pure) else _validate.delta(delta)
+    task.asked(model, bounds).check(X, len(targets))
     charge: AbstractContextManager[Any] = nullcontext()
     if noise is not None and ledger is not None:
         charge = ledger.charge(noise.event, label, delta=paid or None, noise=noise.noise)
     with charge:
         keep = None if groups is None else bounded_groups(column("groups", groups), unit.rows, source)
-        exact, free = task.measure(model, X, targets, given_groups, keep, public)
+        exact, free = task.measure(model, X, targets, given_groups, keep, public, bounds)
         released = exact if noise is None else noise(exact)
     guarantee = None
     if noise is not None:
         guarantee = Guarantee(
             float(epsilon or 0.0), paid, noise.event, relation_of, unit, noise.noise,
-            ("bins, classes, groups and bounds were chosen without the rows",),
+            ("bins, classes, groups and bounds were chosen without the rows",
+             *assumed(X, getattr(model, "n_features_in_", None))),
         )  # fmt: skip
     if rows is not None:
         released = task.with_total(released, rows)

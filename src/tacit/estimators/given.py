@@ -3,12 +3,18 @@
 NumPy gives a list the one type that fits all of its values, so that a single text would turn every other
 value into text; scikit-learn's checks raise, and quote, what they do not like. Here every value is read by
 itself: what it becomes depends on it alone, and nothing that it is raises.
+
+What is refused is refused by public facts: the type of the container, the types in which its columns are
+stored and its shape. A list has no shape but the lengths of its rows: :func:`declared_matrix` takes the
+number of columns that is declared, and a row of another length is missing.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -21,11 +27,28 @@ from sklearn.exceptions import DataConversionWarning
 
 from tacit.errors import InvalidValue
 
-__all__ = ["column", "group_numbers", "matrix", "real"]
+__all__ = [
+    "LISTED",
+    "STORED",
+    "assumed",
+    "column",
+    "declared_matrix",
+    "group_numbers",
+    "matrix",
+    "places",
+    "real",
+    "width_of",
+]
 
 Float64 = NDArray[np.float64]
 
+STORED = "the types of the columns were chosen without the data"
+"""An assumption of whatever reads arrays and frames: an entry may not have decided the type of a column."""
+LISTED = "the number of columns was known without the data"
+"""An assumption of whatever reads a list of rows whose length is not declared."""
+
 _PLAIN = "biuf"
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:e[+-]?[0-9]{1,4})?", re.A)
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating, Decimal, Fraction, str)
 
 
@@ -36,7 +59,7 @@ def matrix(X: Any) -> NDArray[Any]:
     [[1.0, 1.5], [nan, 2.0], [nan, nan]]
     """
     if issparse(X):
-        raise InvalidValue("X", "sparse", "dense", "Sparse input is not supported; use X.toarray().")
+        raise _sparse()
     if hasattr(X, "columns") and hasattr(X, "shape"):
         columns = [real(_of_frame(X, place)) for place in range(len(X.columns))]
         return np.column_stack(columns) if columns else np.zeros((len(X), 0))
@@ -55,6 +78,82 @@ def matrix(X: Any) -> NDArray[Any]:
     return _of_lists(X)
 
 
+def width_of(X: Any, declared: int | None) -> int:
+    """The number of columns of X: by its shape, or for a list of rows the declared one, if there is one."""
+    if _is_listed(X):
+        return _usual_length(X) if declared is None else declared
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        return len(X.columns)
+    if issparse(X):
+        raise _sparse()
+    if not hasattr(X, "__array__"):
+        raise _no_matrix(X)
+    shape = np.asarray(X).shape
+    if len(shape) != 2:
+        raise _two_dimensional(len(shape))
+    return int(shape[1])
+
+
+def _usual_length(X: Any) -> int:
+    """The most frequent length of the rows of a list, the smallest of several.
+
+    That of the first row would be for one row to decide. Here a row decides where there are two lengths
+    that are equally frequent, so :data:`LISTED` is among the assumptions of a fit to a list.
+    """
+    counts = Counter(len(row) for row in X if isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row))
+    if not counts:
+        raise _two_dimensional(1)
+    most = max(counts.values())
+    return min(length for length, count in counts.items() if count == most)
+
+
+def declared_matrix(X: Any, width: int | None) -> NDArray[Any]:
+    """As :func:`matrix`, but in a list a row of another kind or length than declared is all NaN.
+
+    >>> declared_matrix([[1, 2], [3], 4, "56", (7, "8")], 2).tolist()
+    [[1.0, 2.0], [nan, nan], [nan, nan], [nan, nan], [7.0, 8.0]]
+    """
+    columns = width_of(X, width)
+    if not _is_listed(X):
+        return matrix(X)
+    missing = [None] * columns
+    cells = [value for row in X for value in _cells(row, columns) or missing]
+    return real(cells).reshape(len(X), columns)
+
+
+def assumed(X: Any, declared: int | None) -> tuple[str, ...]:
+    """What has to be assumed about X: that nothing of its shape and types was decided by a row."""
+    return (STORED, LISTED) if _is_listed(X) and declared is None else (STORED,)
+
+
+def _is_listed(X: Any) -> bool:
+    """Whether X is a list of rows, or an array of objects that are rows."""
+    if isinstance(X, np.ndarray):
+        return X.ndim == 1 and X.dtype.kind == "O"
+    return isinstance(X, Sequence) and not isinstance(X, (str, bytes)) and not hasattr(X, "__array__")
+
+
+def _cells(row: Any, columns: int) -> list[Any] | None:
+    """The values of a row of a list, None where there are not so many."""
+    try:
+        if isinstance(row, np.ndarray):
+            return row.tolist() if row.shape == (columns,) else None
+        if isinstance(row, (str, bytes)) or not (isinstance(row, Sequence) or hasattr(row, "tolist")):
+            return None
+        values = list(row)
+    except Exception:
+        return None
+    return values if len(values) == columns else None
+
+
+def _sparse() -> InvalidValue:
+    return InvalidValue("X", "sparse", "dense", "Sparse input is not supported; use X.toarray().")
+
+
+def _no_matrix(X: Any) -> InvalidValue:
+    return InvalidValue("X", type(X).__name__, "a matrix: an array, a frame or a list of rows")
+
+
 def _two_dimensional(dimensions: int) -> InvalidValue:
     advice = "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row."
     return InvalidValue("X", f"Expected 2D array, got {dimensions}D array instead", "a matrix", advice)
@@ -66,7 +165,7 @@ def _of_frame(frame: Any, place: int) -> Any:
 
 def _of_lists(X: Any) -> Float64:
     if isinstance(X, (str, bytes)) or not isinstance(X, Sequence):
-        raise InvalidValue("X", type(X).__name__, "a matrix: an array, a frame or a list of rows")
+        raise _no_matrix(X)
     rows = [row for row in X if not isinstance(row, (str, bytes)) and hasattr(row, "__len__")]
     if len(rows) < len(X):
         raise _two_dimensional(1)
@@ -113,12 +212,20 @@ def _unmasked(values: np.ma.MaskedArray[Any, Any]) -> NDArray[Any]:
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    """An array that holds each value as it is; lists of one value count as that value."""
+    """An array that holds each value as it is; a list of one value counts as that value."""
     array = np.empty(len(values), dtype=object)
-    single = bool(values) and all(isinstance(value, (list, tuple)) and len(value) == 1 for value in values)
     for i, value in enumerate(values):
-        array[i] = value[0] if single else value
+        array[i] = _single(value)
     return array
+
+
+def _single(value: Any) -> Any:
+    """The value that a list, a tuple or an array of exactly one holds; any other value as it is."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        return value[0]
+    if isinstance(value, np.ndarray) and value.size == 1:
+        return value.ravel().tolist()[0]
+    return value
 
 
 def real(values: Any) -> Float64:
@@ -139,6 +246,7 @@ def real(values: Any) -> Float64:
 
 
 def _real(value: Any) -> float:
+    value = _single(value)
     if isinstance(value, (complex, np.complexfloating)):
         return float(value.real) if value.imag == 0 else math.nan
     if not isinstance(value, _NUMBERS):
@@ -153,6 +261,59 @@ def _real(value: Any) -> float:
         return math.nan
 
 
+def places(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of each value among the categories, −1 for none of them.
+
+    A value is one of the categories if it equals it, or else if both are read as the same number: a column
+    of whole numbers that is stored as text, because of a single entry that is none, says the same.
+    ``"true"`` and ``"false"`` are truth values. Categories that are the same number, as ``"1"`` and
+    ``"1.0"``, are only told apart by equality.
+
+    >>> places(_objects([1, "1", [1.0], "one", None, "0"]), [0, 1]).tolist()
+    [1, 1, 1, -1, -1, 0]
+    """
+    known = {(each.item() if isinstance(each, np.generic) else each): i for i, each in enumerate(categories)}
+    by_number = {number: i for each, i in known.items() if (number := _as_number(each)) is not None}
+    alike = len(by_number) < sum(_as_number(each) is not None for each in known)
+    if alike:
+        by_number = {}
+    if values.dtype.kind in "biuf":
+        found = np.full(values.shape, -1, dtype=np.int64)
+        numbers = {each: i for each, i in known.items() if isinstance(each, (bool, int, float))}
+        for number, i in (numbers if alike else by_number).items():
+            found[values == number] = i
+        return found
+
+    def place(value: Any) -> int:
+        try:
+            value = _single(value)
+            if value in known:
+                return known[value]
+            number = _as_number(value)
+            return -1 if number is None else by_number.get(number, -1)
+        except Exception:
+            return -1
+
+    listed = values.tolist()
+    return np.fromiter(map(place, listed), np.int64, len(listed))
+
+
+def _as_number(value: Any) -> float | int | None:
+    """The number that a value or its text is, None for what is no number."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (bool, int, float)):
+        return value if value == value else None
+    if not isinstance(value, str):
+        return None
+    text = value.strip().lower()
+    if text in ("true", "false"):
+        return text == "true"
+    if not _NUMBER.fullmatch(text):
+        return None
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
 def group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
     """A number for each group, the same for equal ones, −1 where there is none.
 
@@ -162,6 +323,10 @@ def group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
     >>> group_numbers(_objects([1, 1.0, True, Decimal(1), "1", None, math.nan])).tolist()
     [0, 0, 0, 0, 1, -1, -1]
     """
+    if groups.dtype.kind in "mM":
+        stamps = groups.astype(np.int64)
+        numbered = np.asarray(np.unique(stamps, return_inverse=True)[1], dtype=np.int64)
+        return np.where(np.isnat(groups), -1, numbered)
     if groups.dtype.kind in "biu":
         return np.asarray(np.unique(groups, return_inverse=True)[1], dtype=np.int64)
     numbers: dict[Any, int] = {}
@@ -174,6 +339,7 @@ def group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
 
 def _key(group: Any) -> Any:
     try:
+        group = _single(group)
         if isinstance(group, np.generic):
             group = group.item()
         if group is None or bool(group != group):

@@ -13,9 +13,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.estimators.base import Array, LinearModel, box
-from tacit.estimators.given import real
+from tacit.estimators.given import places, real
 from tacit.estimators.losses import HuberHinge, Logistic, Loss, Softmax, Squared
-from tacit.estimators.rows import class_numbers
 
 __all__ = ["LinearRegression", "LinearSVC", "LogisticRegression", "Ridge"]
 
@@ -34,7 +33,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     def _targets(self, y: NDArray[Any]) -> Array:
         classes = self._declared()
-        numbers = class_numbers(y, classes)
+        numbers = places(y, classes)
         if len(classes) == 2:
             targets = numbers[:, None].astype(float)
         else:

@@ -30,6 +30,7 @@ from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.estimators.facts import Features, Known, known
 from tacit.estimators.reading import Rows, Values, bounded, bounds_of, codes_of
+from tacit.estimators.rows import lengths
 from tacit.schema import Column, Schema, hint_of
 
 __all__ = ["TRANSFORMS", "Preprocessor"]
@@ -115,6 +116,11 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def features(self) -> Features:
         """What is known of the output before any data are seen."""
         return self._plan().features
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that make features."""
+        return self._plan().used
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -314,5 +320,4 @@ def _fate(constant: Any, otherwise: str) -> str:
 
 def _shorten(matrix: Float64, norm: float) -> None:
     """Scale rows longer than ``norm`` down to it, in place."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    matrix *= (norm / np.maximum(lengths, norm))[:, None]
+    matrix *= (norm / np.maximum(lengths(matrix), norm))[:, None]

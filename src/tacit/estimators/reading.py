@@ -66,7 +66,7 @@ class Rows:
             self.number = len(X[used[0]]) if isinstance(X, Mapping) else len(X)
             return
         self.by_name = False
-        self.X = _matrix(X)
+        self.X = _matrix(X, schema, used)
         width = self.X.shape[1] if self.X.ndim == 2 else None
         columns = list(schema) if width == len(schema.columns) else list(used)
         if width != len(columns):
@@ -139,26 +139,29 @@ def _required(name: str, names: Sequence[Any], used: Sequence[str]) -> None:
     raise SourceMissing(problem, hint or f"It has {', '.join(map(repr, names)):.200}.", column=name)
 
 
-def _matrix(X: Any) -> Array:
+def _matrix(X: Any, schema: Schema, used: Sequence[str]) -> Array:
+    """X as an array of two dimensions; a row of a list that is none of the schema's is missing throughout."""
     if isinstance(X, np.ma.MaskedArray):
-        filled = X.data.astype(object)
-        filled[np.ma.getmaskarray(X)] = None
-        return filled
-    if isinstance(X, np.ndarray):
+        return _unmasked(X)
+    if isinstance(X, np.ndarray) and not (X.ndim == 1 and X.dtype.kind == "O"):
         return X
-    if isinstance(X, (list, tuple)) and all(isinstance(row, (list, tuple, np.ndarray)) for row in X):
-        widths = {len(row) for row in X}
-        if len(widths) <= 1:
-            cells = np.empty((len(X), *widths), dtype=object)
-            for i, row in enumerate(X):
-                for j, cell in enumerate(row):
-                    cells[i, j] = cell
-            return cells
-        return np.empty(0)
-    try:
-        return np.array(X, dtype=object)
-    except ValueError:
-        return np.empty(0)
+    if not isinstance(X, (list, tuple, np.ndarray)):
+        return np.asarray(X) if hasattr(X, "__array__") else np.empty(0)
+    places = {len(used): [list(schema).index(name) for name in used], len(schema.columns): None}
+    cells = np.full((len(X), len(schema.columns)), None, dtype=object)
+    for i, row in enumerate(X):
+        listed = isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1)
+        if listed and len(row) in places:
+            columns = places[len(row)]
+            for j, cell in zip(range(len(row)) if columns is None else columns, row, strict=True):
+                cells[i, j] = cell
+    return cells
+
+
+def _unmasked(values: np.ma.MaskedArray[Any, Any]) -> Array:
+    filled = values.data.astype(object)
+    filled[np.ma.getmaskarray(values)] = None
+    return filled
 
 
 def _values_of(name: str, series: Any) -> Values:
@@ -171,7 +174,7 @@ def _values_of(name: str, series: Any) -> Values:
         index, distinct = series.factorize()
         return Values(_objects([*distinct.tolist(), None]), np.asarray(index, dtype=np.intp))
     if isinstance(series, np.ma.MaskedArray):
-        array = _matrix(series)
+        array = _unmasked(series)
     elif isinstance(dtype, np.dtype):
         array = np.asarray(series)
     elif getattr(dtype, "kind", "") in ("i", "u", "f") and hasattr(series, "isna"):
@@ -187,7 +190,8 @@ def _values_of(name: str, series: Any) -> Values:
 
 def _objects(values: Sequence[Any]) -> Array:
     array = np.empty(len(values), dtype=object)
-    array[:] = values
+    for i, value in enumerate(values):
+        array[i] = value
     return array
 
 

@@ -7,7 +7,7 @@ a row depends on that row alone, whatever it holds, and raises nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue
 from tacit.estimators.given import group_numbers
 from tacit.randomness import Source
 
-__all__ = ["Rows", "Space", "bounded_groups", "class_numbers"]
+__all__ = ["Rows", "Space", "bounded_groups", "lengths", "products"]
 
 Array = NDArray[np.float64]
 
@@ -73,16 +73,13 @@ class Space:
     def inside(self, block: NDArray[Any]) -> Array:
         """The inside rows of raw rows; a row with a value that is not finite is all zeros."""
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            raw = np.array(block, dtype=np.float64)
+            raw = np.array(block, dtype=np.float64, order="C")
             finite = np.isfinite(raw).all(axis=1)
             raw[~finite] = 0.0
             np.clip(raw, self.lower, self.upper, out=raw)
             raw -= self.centre
             raw /= self.scale
-            largest = np.abs(raw).max(axis=1, initial=0.0)
-            unit = np.where(largest > 0, largest, 1.0)
-            norms = np.sqrt(np.square(raw / unit[:, None]).sum(axis=1)) * unit
-            raw *= (np.minimum(1.0, self.norm / np.maximum(norms, 1e-300)) / self.radius)[:, None]
+            raw *= (np.minimum(1.0, self.norm / np.maximum(lengths(raw), 1e-300)) / self.radius)[:, None]
         if self.intercept > 0:
             raw = np.column_stack([raw, np.full(len(raw), self.intercept / self.radius)])
         raw[~finite] = 0.0
@@ -94,6 +91,31 @@ class Space:
         constant = weights[-1] * (self.intercept / self.radius) if self.intercept > 0 else 0.0
         intercepts = np.broadcast_to(constant - self.centre @ features, (weights.shape[1],))
         return features.T.copy(), np.array(intercepts, dtype=np.float64)
+
+
+def lengths(rows: Array) -> Array:
+    """The ℓ2 norm of each row, by one operation per feature on all rows.
+
+    Elementwise operations round each row by itself. A sum along rows does not: NumPy adds up in another
+    order where the array is in column order, unless it has a single row.
+    """
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    total = np.zeros(len(rows))
+    for start in range(0, rows.shape[1], 32):
+        part = np.zeros(len(rows))
+        for j in range(start, min(start + 32, rows.shape[1])):
+            part += np.square(rows[:, j] / unit)
+        total += part
+    return np.asarray(np.sqrt(total) * unit)
+
+
+def products(rows: Array, weights: Array) -> Array:
+    """``rows @ weights``, feature by feature: how a matrix product rounds a row may depend on the others."""
+    total = np.zeros((len(rows), weights.shape[1]))
+    for j in range(rows.shape[1]):
+        total += np.multiply.outer(rows[:, j], weights[j])
+    return total
 
 
 class Rows:
@@ -126,25 +148,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self._matrix)
-
-
-def class_numbers(labels: NDArray[Any], classes: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of each label among the declared classes, −1 for any other label, whatever it is."""
-    places = {label: place for place, label in enumerate(classes)}
-    if labels.dtype.kind in "biuf":
-        numbers = np.full(labels.shape, -1, dtype=np.int64)
-        for label, place in places.items():
-            if isinstance(label, (bool, int, float, np.number, np.bool_)):
-                numbers[labels == label] = place
-        return numbers
-    return np.fromiter((_place(places, label) for label in labels.tolist()), np.int64, count=labels.size)
-
-
-def _place(places: dict[Any, int], label: Any) -> int:
-    try:
-        return places.get(label, -1)
-    except TypeError:
-        return -1
 
 
 def bounded_groups(groups: NDArray[Any], most: int, source: Source) -> NDArray[np.bool_]:

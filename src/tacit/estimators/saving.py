@@ -4,7 +4,8 @@ A model file holds ``tacit.json`` (format, class by tag, parameters, public attr
 evaluations) and arrays in NumPy's format. Members are stored uncompressed, and the archive ends in a comment
 with the SHA-256 of every byte before it, so a file altered anywhere does not load. That guards against
 accidents and careless edits; whoever forges a file can forge its digest, and a guarantee is worth what
-its source is.
+its source is. One thing a forged file cannot do: state a smaller ε than its event costs, which is computed
+anew wherever a file is read. Whoever forges the event as well is found out by the ledger alone.
 
 Classes are known by a tag in a closed registry and never imported by name. A class is saved as its parameters
 and the attributes that were released. Ledger and seed are left out, and the rows a model was fitted to appear
@@ -12,7 +13,7 @@ nowhere.
 
 >>> import tempfile, pathlib
 >>> from tacit.estimators import LogisticRegression
->>> model = LogisticRegression(epsilon=1.0, classes=[0, 1], norm=1.0).fit([[0.1], [0.9]], [0, 1])
+>>> model = LogisticRegression(epsilon=1.0, classes=[0, 1], norm=1.0).fit(np.array([[0.1], [0.9]]), [0, 1])
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "small.tacit"
 >>> save(model, path)
 >>> load(path).guarantee_ == model.guarantee_
@@ -36,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable
 from tacit.estimators.container import FORMAT, KINDS, Reading, read, write
 from tacit.estimators.evaluation import Evaluation
@@ -128,8 +130,9 @@ def save(
 def load(path: _PATH) -> Any:
     """The model in a file, ready to predict, with the guarantee it was saved with.
 
-    A file that is altered in any byte, truncated, written by a later format, of an unknown class or without
-    its guarantee raises :class:`ModelUnreadable`. Nothing in a file is executed.
+    A file that is altered in any byte, truncated, written by a later format, of an unknown class, without
+    its guarantee or with one that states less than its event costs raises :class:`ModelUnreadable`. Nothing
+    in a file is executed.
     """
     facts, arrays = read(path)
     with Reading(path):
@@ -138,9 +141,7 @@ def load(path: _PATH) -> Any:
             raise ModelUnreadable("The file has no guarantee.", "Save the fitted model with tacit.save.")
         model = Pipeline(steps) if facts["pipeline"] else steps[0][1]
         if facts["evaluations"]:
-            model.evaluations_ = tuple(
-                Evaluation.from_dict(_decoded(each, arrays)) for each in facts["evaluations"]
-            )
+            model.evaluations_ = _evaluations(facts, arrays)
     return model
 
 
@@ -152,12 +153,22 @@ def describe(path: _PATH) -> dict[str, Any]:
     facts, arrays = read(path)
     with Reading(path):
         described = {**facts, "steps": []}
+        _evaluations(facts, arrays)
         for step in facts["steps"]:
             guarantee = _guarantee(step)
             state = _decoded(step["state"], [f"{array.dtype} {array.shape}" for array in arrays])
             statement = None if guarantee is None else guarantee.statement()
             described["steps"].append({**step, "state": state, "statement": statement})
     return described
+
+
+def _evaluations(facts: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Evaluation, ...]:
+    """The evaluations in a file, of which none may state less than it cost."""
+    found = tuple(Evaluation.from_dict(_decoded(each, arrays)) for each in facts["evaluations"])
+    for each in found:
+        if each.guarantee is not None:
+            check_claim(each.guarantee)
+    return found
 
 
 def _saved_step(name: str, step: Any, arrays: list[Array]) -> dict[str, Any]:
@@ -197,7 +208,11 @@ def _loaded_step(step: Mapping[str, Any], arrays: list[Array]) -> Any:
 
 def _guarantee(step: Mapping[str, Any]) -> Guarantee | None:
     given = step["guarantee"]
-    return None if given is None else Guarantee.from_json(json.dumps(given))
+    if given is None:
+        return None
+    guarantee = Guarantee.from_json(json.dumps(given))
+    check_claim(guarantee)
+    return guarantee
 
 
 def _encoded(value: Any, arrays: list[Array]) -> Any:

@@ -7,8 +7,7 @@ the cells are is public; only :meth:`Task.measure` sees rows.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +16,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
-from sklearn.pipeline import Pipeline
 
 from tacit import _validate
-from tacit.errors import EngineFailed, InvalidValue
+from tacit.errors import InvalidValue
 from tacit.estimators import figures as made
 from tacit.estimators import given
-from tacit.estimators.preprocessor import Preprocessor
+from tacit.estimators.asking import Asking, Read
 from tacit.randomness import Source
 from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
 
@@ -79,22 +77,38 @@ class Task:
         blocks = len(self.blocks)
         return histogram_sensitivity(relation, norm) * (blocks if norm == 1 else math.sqrt(blocks))
 
+    def asked(self, model: Any, bounds: Any = None) -> Asking:
+        """What a model is asked about each row, by what it is able to answer."""
+        if self.kind == "regression":
+            return Asking(model, "predict", 1, _numbers(1), bounds)
+        count = len(self.classes)
+        if self.scored == "probability":
+            return Asking(model, "predict_proba", count, _numbers(count), bounds)
+        if self.scored == "decision":
+            return Asking(model, "decision_function", count, _numbers(count) if count > 2 else _odds, bounds)
+        return Asking(model, "predict", count, _votes(self.classes), bounds)
+
     def measure(
-        self, model: Any, X: Any, y: Array, labels: Mapping[str, Array], keep: Array | None, public: bool
+        self,
+        model: Any,
+        X: Any,
+        y: Array,
+        labels: Mapping[str, Array],
+        keep: Array | None,
+        public: bool,
+        bounds: Any = None,
     ) -> tuple[Int64, dict[str, float]]:
         """The exact vector; for public rows also the figures that bins and rounding would blur.
 
         Rows that are not to ``keep`` count nowhere at all: as one unit may have any number of them, not
         even the cell for rows that fall nowhere may see them.
         """
-        X, valid = _finite(model, X, len(y))
         keep = np.ones(len(y), dtype=bool) if keep is None else keep
-        valid = valid[keep]
+        scores, valid = self.asked(model, bounds).scores(X, len(y), public)
+        scores, valid = scores[keep], valid[keep]
         if self.kind == "regression":
-            predicted = _withheld(model, lambda: given.real(np.ravel(model.predict(X)))) if len(y) else y
-            return self._sums(predicted[keep], y[keep], valid, public)
-        truth = _places(y[keep], self.classes)
-        scores = _withheld(model, lambda: _scores(model, X, self, len(y)))[keep]
+            return self._sums(scores[:, 0], y[keep], valid, public)
+        truth = given.places(y[keep], self.classes)
         valid &= (truth >= 0) & np.isfinite(scores).all(axis=1)
         free: dict[str, float] = {}
         if self.kind == "two classes":
@@ -116,7 +130,7 @@ class Task:
                 place = np.clip(np.ceil(top * _CONFIDENCE_BINS).astype(np.int64) - 1, 0, _CONFIDENCE_BINS - 1)
                 vectors.insert(0, _counted(2 * place + outcome, valid, 2 * _CONFIDENCE_BINS))
         for name, categories in self.groups_of.items():
-            group = _places(labels[name][keep], categories)
+            group = given.places(labels[name][keep], categories)
             cells = len(categories) * self.outcomes
             vectors.append(_counted(group * self.outcomes + outcome, valid & (group >= 0), cells))
         return np.concatenate(vectors), free
@@ -286,71 +300,33 @@ def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:
     return low, high
 
 
-def _withheld(model: Any, made: Callable[[], Float64]) -> Float64:
-    """What a model makes of the rows. Whatever goes wrong in it is not told: it could quote a row."""
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return made()
-    except Exception:
-        pass
-    raise EngineFailed(
-        "The model could not score the rows; what it said is withheld, for it may quote them.",
-        "The charge stands. Check on public rows that the model takes input of this shape.",
-        engine=type(model).__name__,
-    )
+def _numbers(width: int) -> Read:
+    """So many numbers for each row."""
+
+    def read(output: Any, rows: int) -> Float64:
+        return given.real(np.ravel(output)).reshape(rows, width)
+
+    return read
 
 
-def _scores(model: Any, X: Any, task: Task, rows: int) -> Float64:
-    """One score per class and row, the highest being predicted."""
-    count = len(task.classes)
-    if not rows:
-        return np.zeros((0, count))
-    if task.scored == "probability":
-        return np.asarray(model.predict_proba(X), dtype=np.float64).reshape(rows, count)
-    if task.scored == "decision":
-        decision = np.asarray(model.decision_function(X), dtype=np.float64)
-        if count > 2:
-            return decision.reshape(rows, count)
-        above = np.where(np.isfinite(decision.ravel()), expit(decision.ravel()), np.nan)
-        return np.column_stack([1 - above, above])
-    predicted = _places(np.asarray(model.predict(X)), task.classes)
-    return np.asarray(predicted[:, None] == np.arange(count), dtype=np.float64)
+def _odds(output: Any, rows: int) -> Float64:
+    """One decision for each row, as the probabilities of two classes whose odds it is the logarithm of."""
+    decision = given.real(np.ravel(output)).reshape(rows)
+    above = np.where(np.isfinite(decision), expit(decision), np.nan)
+    return np.column_stack([1 - above, above])
 
 
-def _finite(model: Any, X: Any, rows: int) -> tuple[Any, NDArray[np.bool_]]:
-    """X with zeros for rows that hold what is not finite, and which rows are whole.
+def _votes(classes: tuple[Any, ...]) -> Read:
+    """A 1 for the class that is predicted; NaN where that is none of the classes."""
 
-    What a preprocessor reads is left alone: it reads every value by itself.
-    """
-    valid = np.ones(rows, dtype=bool)
-    if isinstance(model, Pipeline) and isinstance(model.steps[0][1], Preprocessor):
-        return X, valid
-    numbers = given.matrix(X)
-    if len(numbers) != rows:
-        raise InvalidValue("X", "another number of rows", "as many rows as y")
-    valid = np.asarray(np.isfinite(numbers).all(axis=1))
-    if not valid.all():
-        numbers = np.where(valid[:, None], numbers, 0.0)
-    if not hasattr(X, "columns") or not hasattr(X, "iloc"):
-        return numbers, valid
-    return type(X)(numbers, columns=X.columns), valid
+    def read(output: Any, rows: int) -> Float64:
+        labels = output if isinstance(output, np.ndarray) else given.column("predictions", output)
+        place = given.places(labels.reshape(rows), classes)
+        return np.where(place[:, None] < 0, np.nan, place[:, None] == np.arange(len(classes)))
+
+    return read
 
 
 def _counted(cells: Array, valid: Array, number: int) -> Int64:
     """Rows by cell, those that are not valid in one more."""
     return np.bincount(np.where(valid, cells, number), minlength=number + 1).astype(np.int64)
-
-
-def _places(values: Array, categories: Sequence[Any]) -> Int64:
-    """The place of each value among the categories, −1 for none of them."""
-    known = {(c.item() if isinstance(c, np.generic) else c): place for place, c in enumerate(categories)}
-
-    def place(value: Any) -> int:
-        try:
-            return known.get(value, -1)
-        except TypeError:
-            return -1
-
-    listed = values.tolist()
-    return np.fromiter(map(place, listed), np.int64, len(listed))

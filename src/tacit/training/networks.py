@@ -32,7 +32,10 @@ TITLES = {
     "scattering": "linear classifier on scattering features",
     "resnet": "residual network",
 }
-_CHUNK = 1024
+_CHUNK = 192
+"""Examples that are scored together, always so many; tiles of matrix products divide 2⁶·3."""
+_ROUNDED_BY_PLACE = ("scattering",)
+"""Architectures whose Fourier transforms round an example by its place among the others."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,19 @@ class Network:
         return fixed, self.model if fixed is None else self.model[len(fixed) :]
 
     def predict_proba(self, inputs: Array) -> NDArray[np.float64]:
-        """The probability of each class for each example; NaN where the numbers of one are not finite."""
+        """The probability of each class for each example; NaN where the numbers of one are not finite.
+
+        How a product of matrices rounds an example may depend on how many there are, so that it is called
+        with blocks of one size, filled up with zeros; or of one example, where its place matters too.
+        """
         parts = []
+        size = 1 if self.architecture in _ROUNDED_BY_PLACE else _CHUNK
         with torch.no_grad():
-            for start in range(0, len(inputs), _CHUNK):
-                ready = self.prepare(_tensor(inputs[start : start + _CHUNK]))
-                scores = self.model(ready).double().softmax(1)
+            for start in range(0, len(inputs), size):
+                ready = self.prepare(_tensor(inputs[start : start + size]))
+                filled = ready.new_zeros(size, *ready.shape[1:])
+                filled[: len(ready)] = ready
+                scores = self.model(filled)[: len(ready)].double().softmax(1)
                 scores[~ready.flatten(1).isfinite().all(1)] = torch.nan
                 parts.append(scores.numpy())
         return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
@@ -168,6 +178,9 @@ def network_at(path: saving.PATH) -> Network | Unnamed:
         made = Network.new(known["architecture"], known["shape"], known["classes"], prepare)
         made.run = tuple((name, value) for name, value in known["run"])
         made.evaluations = list(known["evaluations"])
+        for one in made.evaluations:
+            if one["guarantee"] is not None:
+                saving.claimed(json.dumps(one["guarantee"]), path)
     except (KeyError, TypeError, ValueError):
         raise ModelUnreadable(
             f"{place} is of an architecture that this version of tacit does not know.", "Update tacit.",
@@ -211,7 +224,7 @@ class Later(Examples):
         values = _tensor(inputs)
         if self.fixed is not None:
             self.say("Computing features")
-            chunks = torch.split(values, _CHUNK) or (values,)
+            chunks = torch.split(values, 1) or (values,)
             values = torch.cat([self.fixed(self.prepare(chunk)).half() for chunk in chunks])
         return InMemory(values, targets)
 

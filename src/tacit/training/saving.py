@@ -15,6 +15,7 @@ from safetensors.torch import save as _to_bytes
 from torch import Tensor, nn
 
 from tacit import schema
+from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.guarantee import Guarantee
 
@@ -52,7 +53,21 @@ def read_model(path: PATH, resume: str) -> tuple[dict[str, Tensor], dict[str, st
             f"Go on with the run by {resume}, and save its model.",
             path=path,
         )
-    return tensors, facts, Guarantee.from_json(facts["guarantee"])
+    return tensors, facts, claimed(facts["guarantee"], path)
+
+
+def claimed(text: str, path: PATH) -> Guarantee:
+    """The guarantee that a file states, which must not be less than its event costs."""
+    guarantee = Guarantee.from_json(text)
+    try:
+        check_claim(guarantee)
+    except InvalidValue as error:
+        raise ModelUnreadable(
+            f"{os.fspath(path)!r} states less than its event costs: {error.problem}",
+            error.next_step,
+            path=path,
+        ) from None
+    return guarantee
 
 
 def write(path: PATH, tensors: Mapping[str, Tensor], facts: Mapping[str, str], *, overwrite: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from tacit import _gaussian, _objective, events
 from tacit.errors import CalibrationError
 from tacit.estimators.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.newton import minimise
+from tacit.estimators.newton import certified, reachable
 from tacit.estimators.noise.place import Array, Place, Task, gaussians, radial
 from tacit.estimators.rows import Rows
 from tacit.mechanisms import Gaussian, Norm
@@ -79,7 +79,7 @@ class Objective(Place):
         self._rate = self._left(left(self.penalty), spent) / self._bound
         self.spread = math.sqrt(task.size + 1) / self._rate
         final = task.epsilon - spent
-        self._tolerance = max(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(task.size)), REACHED)
+        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(task.size)))
         self._finish: Norm | Gaussian = Norm(2 * self._tolerance / self.penalty, final)
         self.event = events.Pure(task.epsilon)
 
@@ -103,9 +103,14 @@ class Objective(Place):
         self.spread = multiplier * self._bound
         self.penalty = self.spread if task.penalty is None else task.penalty
         last = _gaussian.noise_multiplier(task.epsilon - spent, task.delta - failing)
-        self._tolerance = max(FINISH_SPREAD * self.penalty / (2 * last), REACHED)
+        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty / (2 * last))
         self._finish = Gaussian(2 * self._tolerance / self.penalty, noise_multiplier=last)
         self.event = events.Compose((made(multiplier), self._finish.event))
+
+    def _reachable(self, wished: float) -> float:
+        """The gradient to stop at, in reach of float64 for a tilt of the size that there will be."""
+        tilt = self.spread * math.sqrt(self.task.size)
+        return reachable(self.task.loss, self.penalty, tilt, max(wished, REACHED), self._bound)
 
     def _left(self, left: float, spent: float) -> float:
         if left <= 0:
@@ -123,7 +128,7 @@ class Objective(Place):
             tilt = radial(source, shape) / self._rate
         else:
             tilt = self.spread * gaussians(source, shape)
-        near = minimise(self.task.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
+        near = certified(self.task.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
         return np.asarray(replace(self._finish, random_state=source)(near))
 
     def spreads(self) -> tuple[float, float]:

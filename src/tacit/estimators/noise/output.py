@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit import events
 from tacit.estimators.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.newton import minimise
+from tacit.estimators.newton import certified, reachable
 from tacit.estimators.noise.place import Array, Place, Task
 from tacit.estimators.rows import Rows
 from tacit.mechanisms import Gaussian, Norm
@@ -17,7 +17,7 @@ from tacit.randomness import Source
 __all__ = ["Output"]
 
 ACCURACY = 1e-6
-"""The solver's error, as a share of the sensitivity; twice that is added to it."""
+"""The solver's error, at the least, as a share of the sensitivity; twice that is added to it."""
 PENALTY = 10.0
 """λ in standard deviations of the noise that the gradient would need."""
 
@@ -27,9 +27,9 @@ class Output(Place):
 
     The objective is λ-strongly convex and one row changes its gradient by at most L (‖x‖ ≤ 1), so the
     minimum moves by at most L/λ in ℓ2, 2L/λ if a row is replaced; a minimum found to ‖∇‖ ≤ γ by another
-    2γ/λ. For δ = 0 the noise has density ∝ exp(−ε‖v‖₂/sensitivity), a Gamma radius in a uniform
-    direction, and not a Laplace variable per coordinate, which would cost √d times as much; for δ > 0 it
-    is Gaussian.
+    2γ/λ. γ is public, and what :func:`~tacit.estimators.newton.reachable` says that float64 can reach.
+    For δ = 0 the noise has density ∝ exp(−ε‖v‖₂/sensitivity), a Gamma radius in a uniform direction, and
+    not a Laplace variable per coordinate, which would cost √d times as much; for δ > 0 it is Gaussian.
 
     λ is chosen, where it is not given, so that the noise moves no score by more than a fraction of one.
     """
@@ -45,7 +45,7 @@ class Output(Place):
             per_unit.event.noise_multiplier
         )  # fmt: skip
         self.penalty = PENALTY * moved * spread**0.5 if task.penalty is None else task.penalty
-        self._tolerance = ACCURACY * moved
+        self._tolerance = reachable(task.loss, self.penalty, 0.0, ACCURACY * moved, moved)
         self.sensitivity = (moved + 2 * self._tolerance) / self.penalty
         self._noise = self._mechanism(self.sensitivity)
         self.spread = self.sensitivity * spread
@@ -59,7 +59,8 @@ class Output(Place):
 
     def solve(self, rows: Rows, source: Source) -> Array:
         penalty = np.full(rows.width, self.penalty)
-        found = minimise(self.task.loss, rows, penalty, np.zeros((rows.width, rows.outputs)), self._tolerance)
+        tilt = np.zeros((rows.width, rows.outputs))
+        found = certified(self.task.loss, rows, penalty, tilt, self._tolerance)
         return np.asarray(replace(self._noise, random_state=source)(found))
 
     def spreads(self) -> tuple[float, float]:

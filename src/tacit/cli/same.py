@@ -1,0 +1,60 @@
+"""Whether rows to test on are the rows that a model was fitted to.
+
+What is measured on the training rows has to be paid for by those who are in them: as public rows, or
+from the budget of others, they are refused. The rows are compared by content, whatever the file is
+called and however it is packed, ordered or formatted.
+
+The comparison is for whoever runs the command, who holds both files, and keeps them from a mistake. It is no
+part of what is released: a refusal says that the private rows are exactly those of a file that was
+declared public, and so must not be shown to anybody who may not see the private rows. Rows that are
+merely some of the training rows, or changed in any value, are not found out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InvalidValue
+
+__all__ = ["digest_of", "refusal", "refuse_same_file"]
+
+_PIECE = 1 << 20
+
+
+def refusal(test: str) -> InvalidValue:
+    """What is said of a test on the training rows."""
+    return InvalidValue(
+        "--test", test, "other rows than the ones that the model is fitted to",
+        "What is measured on the training rows has to be paid for: use --test-epsilon alone.",
+    )  # fmt: skip
+
+
+def refuse_same_file(source: str, test: str) -> None:
+    """Refuse a test on a file that holds the same bytes, compressed or not, under whatever name."""
+    if _digest_of_file(Path(source)) == _digest_of_file(Path(test)) is not None:
+        raise refusal(test)
+
+
+def digest_of(rows: Iterable[Any]) -> str:
+    """A digest of rows in any order: equal where the rows are, each as often."""
+    each = sorted(hashlib.sha256(repr(row).encode("utf-8", "backslashreplace")).digest() for row in rows)
+    return hashlib.sha256(b"".join(each)).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str | None:
+    """Of what a file holds, unpacked; None for what is no file."""
+    found = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as content:
+            while piece := content.read(_PIECE):
+                found.update(piece)
+    except (OSError, EOFError, ValueError, zlib.error):
+        return None
+    return found.hexdigest()

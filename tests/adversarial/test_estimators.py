@@ -1,0 +1,280 @@
+"""Attacks on fits: one entry that decides how others are read, and rows on which a solver gives up."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tacit import Column, Schema
+from tacit.errors import CalibrationError, InvalidValue
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, given, newton
+from tacit.estimators.evaluation import evaluate
+from tacit.estimators.noise import PLACES, objective, output
+from tacit.estimators.preprocessor import Preprocessor
+from tacit.estimators.rows import Rows, Space, bounded_groups, lengths
+from tacit.randomness import Source
+
+X = np.random.default_rng(1).normal(size=(60, 2))
+Y = (X[:, 0] > 0).astype(int)
+BOUNDS = ([-3.0, -3.0], [3.0, 3.0])
+
+
+class Odd:
+    """Nothing can be done with it that does not raise."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("secret")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("secret")
+
+    def __hash__(self) -> int:
+        raise RuntimeError("secret")
+
+    def __len__(self) -> int:
+        raise RuntimeError("secret")
+
+
+ODD = [
+    0, [0], (0,), [[0]], [], [0, 1], np.array([0]), np.array([[0]]), np.array([0, 1]), np.array(0), "0",
+    "zero", "", b"0", None, math.nan, math.inf, -math.inf, 10**400, -(10**400), Decimal("0.1"),
+    Decimal("sNaN"), Fraction(1, 3), 1j, Odd(), {}, {0}, pd.NA, pd.NaT, pd.Timestamp("2020-01-01"),
+    np.datetime64("NaT"), np.float32(1), True, object(),
+]  # fmt: skip
+NAMES = [f"{place}: {type(odd).__name__}" for place, odd in enumerate(ODD)]
+
+
+# ----------------------------------------------------------------- one entry among labels, rows and groups
+
+
+@pytest.mark.parametrize("odd", ODD, ids=NAMES)
+@pytest.mark.parametrize("usual", [int, lambda y: [int(y)], str, float, np.int8, lambda y: np.array([y])])
+def test_one_label_of_another_kind_leaves_the_others_as_they_are(odd: Any, usual: Any) -> None:
+    labels = [usual(y) for y in Y]
+    model = LogisticRegression(classes=[0, 1])
+    for place in (0, 30, 60):
+        read = model._targets(given.column("y", [*labels[:place], odd, *labels[place:]], 61))
+        others = np.delete(read, place, axis=0)
+        assert others.tolist() == [[float(y)] for y in Y]
+    targets = LinearRegression(target_bounds=(0, 1))._targets(given.column("y", [*labels, odd]))
+    assert targets[:60, 0].tolist() == [2.0 * y - 1 for y in Y]
+
+
+@pytest.mark.parametrize("entry", ["none", "x", "1.5"])
+def test_a_label_that_turns_a_column_into_text(entry: str) -> None:
+    """As ``pd.read_csv`` does; what the others say is the same in both columns."""
+    stored, text = pd.Series(Y), pd.Series([*map(str, Y), entry])
+    for classes in ([0, 1], ["0", "1"], [False, True]):
+        model = LogisticRegression(classes=classes)
+        with_it, without = (model._targets(given.column("y", each)) for each in (text, stored))
+        assert with_it[:60].tolist() == without.tolist()
+        assert np.isnan(with_it[60]).all()
+    truths = pd.Series(["True", "False", "?"]), pd.Series([True, False])
+    model = LogisticRegression(classes=[False, True])
+    assert [model._targets(given.column("y", each))[:2].tolist() for each in truths] == [[[1.0], [0.0]]] * 2
+
+
+def test_classes_that_are_the_same_number_are_told_apart() -> None:
+    values = given.column("y", ["1", "1.0", 1, "01"])
+    assert given.places(values, ["1", "1.0"]).tolist() == [0, 1, -1, -1]
+
+
+@pytest.mark.parametrize("odd", [*ODD, [1.0], [1, 2, 3], "ab", X, np.zeros(3), ["a", "b", "c"]], ids=str)
+def test_one_row_of_another_length_or_type(odd: Any) -> None:
+    rows = [list(map(float, row)) for row in X]
+    model = LogisticRegression(1e6, bounds=BOUNDS, classes=[0, 1], random_state=1)
+    for place in (0, 30, 60):
+        mixed = [*rows[:place], odd, *rows[place:]]
+        objects = np.empty(61, dtype=object)
+        for i, row in enumerate(mixed):
+            objects[i] = row
+        for handed in (mixed, tuple(mixed), objects):
+            read = given.declared_matrix(handed, 2)
+            assert np.delete(read, place, axis=0).tolist() == X.tolist()
+            assert read.shape == (61, 2)
+    fitted = model.fit([odd, *rows], [0, *Y])
+    assert fitted.coef_.shape == (1, 2)
+    if np.isnan(given.declared_matrix([odd], 2)).any():
+        assert fitted.coef_ == pytest.approx(model.fit(X, Y).coef_, abs=0.3)
+    found = evaluate(fitted, [*rows, odd], [*Y, 0], epsilon=1e6, random_state=1)
+    assert found.accuracy == pytest.approx(fitted.score(X, Y), abs=0.02)
+
+
+def test_a_list_whose_width_is_not_declared_says_what_it_assumes() -> None:
+    rows = [list(row) for row in X]
+    for odd in ([1.0], [1.0, 2.0, 3.0], 3, "ab", np.array(5), Odd()):
+        for handed in ([odd, *rows], [*rows, odd]):
+            fitted = LogisticRegression(norm=3.0, classes=[0, 1], random_state=1).fit(handed, np.zeros(61))
+            assert fitted.coef_.shape == (1, 2)
+            assert given.LISTED in fitted.guarantee_.assumptions
+    declared = LogisticRegression(bounds=BOUNDS, classes=[0, 1], random_state=1).fit([[1.0], *rows], [0, *Y])
+    assert given.LISTED not in declared.guarantee_.assumptions
+
+
+@pytest.mark.parametrize("odd", [[1.0], [1, 2, 3], 5, "ab", None, (), [None, None], [[1], [2]]], ids=str)
+def test_one_row_of_a_table_in_a_list(odd: Any) -> None:
+    columns = {"age": Column("integer", bounds=(0, 99)), "sex": Column("category", categories=("F", "M"))}
+    maker = Preprocessor(Schema(columns))
+    rows = [[30, "F"], [50, "M"]]
+    expected = maker.transform(rows).tolist()
+    for place in range(3):
+        made = maker.transform([*rows[:place], odd, *rows[place:]]).tolist()
+        assert made[:place] + made[place + 1 :] == expected
+    by_name = {"age": [30, 50, odd], "sex": ["F", "M", odd]}
+    assert maker.transform(by_name).tolist()[:2] == expected
+
+
+def test_one_group_of_another_kind() -> None:
+    """Somebody who is 7 in one row and [7] in another is one person."""
+    for same in ([7, [7], (7,), 7.0, np.array([7])], ["a", ["a"]]):
+        groups = given.column("groups", [*same, "somebody else"])
+        assert len(set(given.group_numbers(groups).tolist())) == 2
+        assert bounded_groups(groups, 1, Source(1)).sum() == 2
+    times = np.array(["2020-01-01", "NaT", "2020-01-01T00:00:00.000000001"], dtype="datetime64[ns]")
+    assert given.group_numbers(times).tolist()[1] == -1
+    assert len(set(given.group_numbers(times).tolist())) == 3
+
+
+def test_the_twin_that_converts_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one entry decided: the type of all the others, or an error."""
+
+    def together(values: Any) -> Any:
+        single = all(isinstance(value, (list, tuple)) and len(value) == 1 for value in values)
+        array = np.empty(len(values), dtype=object)
+        for i, value in enumerate(values):
+            array[i] = value[0] if single else value
+        return array
+
+    monkeypatch.setattr(given, "_objects", together)
+    monkeypatch.setattr(given, "_single", lambda value: value)
+    with pytest.raises(AssertionError):
+        test_one_label_of_another_kind_leaves_the_others_as_they_are(0, lambda y: [int(y)])
+    monkeypatch.setattr(given, "declared_matrix", lambda rows, width: given.matrix(rows))
+    with pytest.raises(InvalidValue):
+        test_one_row_of_another_length_or_type([1.0])
+
+
+# ------------------------------------------------------------------ rows on which a solver gives up
+
+
+def hard_rows() -> dict[str, tuple[Any, Any]]:
+    generator = np.random.default_rng(2)
+    plain, thin = generator.uniform(-1, 1, (300, 3)), np.ones((300, 3))
+    thin[:, 1] = np.linspace(-1, 1, 300) * 1e-7
+    copies = np.repeat(generator.uniform(-1, 1, (3, 3)), 100, axis=0)
+    return {
+        "separable": (plain, (plain[:, 0] > 0).astype(int)),
+        "noise": (plain, generator.integers(0, 2, 300)),
+        "copies that contradict each other": (copies, np.tile([0, 1], 150)),
+        "tiny": (plain * 1e-6, (plain[:, 0] > 0).astype(int)),
+        "a thin slice": (thin, (thin[:, 1] > 0).astype(int)),
+        "one row": (plain[:1], np.array([1])),
+        "zeros": (np.zeros((5, 3)), np.array([0, 1, 1, 0, 1])),
+        "none": (np.zeros((0, 3)), np.zeros(0, int)),
+        "beyond float64": (plain * np.array([1e308, 1e-308, 1.0]), generator.integers(0, 2, 300)),
+    }
+
+
+HARD = hard_rows()
+SOLVED = [
+    (LinearSVC, {"corner": 0.5}), (LinearSVC, {"corner": 1e-2}), (LinearSVC, {"corner": 1e-4}),
+    (LinearSVC, {"corner": 1e-8}), (LogisticRegression, {}), (LogisticRegression, {"classes": [0, 1, 2]}),
+]  # fmt: skip
+
+
+def gradients_left(monkeypatch: pytest.MonkeyPatch, kind: type, options: Any, x: Any, y: Any) -> list[float]:
+    """Gradients where the solver stopped, in parts of what the guarantee allows, for many penalties."""
+    left = []
+
+    def certified(*given: Any) -> Any:
+        found = newton.minimise(*given)
+        left.append(newton._Objective(*given[:4]).size(found) / given[4])
+        return found
+
+    monkeypatch.setattr(objective, "certified", certified)
+    monkeypatch.setattr(output, "certified", certified)
+    settings: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1), "random_state": 1, **options}
+    for noise in ("output", "objective"):
+        for C in (None, 1.0, 1e3, 1e6, 1e9):
+            for delta in (0.0, 1e-6):
+                model = kind(epsilon=50.0, delta=delta, noise=noise, C=C, **settings)
+                try:
+                    model.plan(3)
+                except (InvalidValue, CalibrationError):
+                    continue
+                model.fit(x, y)
+    return left
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(("kind", "options"), SOLVED, ids=str)
+def test_the_solver_reaches_what_the_guarantee_needs(
+    name: str, kind: type, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = gradients_left(monkeypatch, kind, options, *HARD[name])
+    assert left
+    assert max(left) <= 1
+
+
+def test_a_solver_that_gives_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: a few steps, straight towards the minimum."""
+    monkeypatch.setattr(newton, "MOST_STEPS", 20)
+    monkeypatch.setattr(newton, "_stages", lambda *given: iter(()))
+    assert max(gradients_left(monkeypatch, LinearSVC, {"corner": 1e-4}, *HARD["separable"])) > 1
+
+
+def test_penalties_that_float64_cannot_serve_are_refused_by_what_is_public() -> None:
+    model = LinearSVC(1.0, noise="output", classes=[0, 1], bounds=(-1, 1), corner=1e-8, C=1e9)
+    with pytest.raises(InvalidValue, match="corner larger"):
+        model.plan(3)
+    with pytest.raises(InvalidValue, match="corner larger"):
+        model.fit(X, Y)
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("place", PLACES)
+def test_no_rows_make_any_place_fail(name: str, place: str) -> None:
+    x, y = HARD[name]
+    for kind, options in (
+        (LogisticRegression, {"classes": [0, 1]}), (LinearRegression, {"target_bounds": (0, 1)}),
+    ):  # fmt: skip
+        for delta in (0.0, 1e-6):
+            model = kind(1.0, delta, noise=place, bounds=(-1, 1), n=300, random_state=1, **options)
+            try:
+                model.plan(2)
+            except InvalidValue:
+                continue
+            fitted = model.fit(x[:, :2], y)
+            assert np.isfinite(fitted.coef_).all()
+
+
+# --------------------------------------------------------------------------------- norms of rows
+
+
+def norms_along_rows(rows: Any) -> Any:
+    """The broken twin: the order of a sum depends on the memory layout and the number of rows."""
+    return np.sqrt(np.square(rows).sum(axis=1))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_row_is_scaled_by_itself(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = np.array(np.random.default_rng(5).normal(size=(200, 23)), order=order)
+    space = Space.of(np.full(23, -np.inf), np.full(23, np.inf), 1.0, intercept=False)
+
+    def differ() -> int:
+        together = next(iter(Rows(raw, np.zeros((200, 1)), space).blocks()))[0]
+        alone = [next(iter(Rows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)]
+        return sum(one.tobytes() != row.tobytes() for one, row in zip(alone, together, strict=True))
+
+    assert differ() == 0
+    assert lengths(raw) == pytest.approx(np.linalg.norm(raw, axis=1), rel=1e-14)
+    if order == "F":
+        along = norms_along_rows(raw)
+        alone = np.array([norms_along_rows(raw[i : i + 1])[0] for i in range(200)])
+        assert (along != alone).any()

@@ -1,0 +1,453 @@
+"""Attacks on evaluation: rows that change the answers of others, and rows that make somebody's code fail."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from tacit import Budget, Column, Ledger, Schema
+from tacit.errors import EngineFailed, InvalidValue
+from tacit.estimators import LogisticRegression as Private
+from tacit.estimators import alone, asking, tally
+from tacit.estimators.evaluation import evaluate
+from tacit.estimators.preprocessor import Preprocessor
+from tacit.estimators.rowlocal import parts_with_products
+
+GENERATOR = np.random.default_rng(7)
+WIDTH = 37
+X = GENERATOR.normal(size=(600, WIDTH))
+Y = (X[:, 0] + 0.5 * GENERATOR.normal(size=600) > 0).astype(int)
+HUGE = 1e39
+
+
+def counts(model: Any, x: Any, y: Any, **options: Any) -> Any:
+    """The exact vector behind an evaluation."""
+    task = tally.task_of(model, 50, {}, options.pop("target_bounds", None), np.zeros(0), public=False)
+    return task.measure(model, x, np.asarray(y), {}, None, False, **options)[0]
+
+
+def moved(model: Any, x: Any, y: Any, row: int = 0, **options: Any) -> int:
+    """How far the counts move if a row is taken away."""
+    without = np.delete(x, row, axis=0), np.delete(y, row)
+    return int(np.abs(counts(model, x, y, **options) - counts(model, *without, **options)).sum())
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: a model is called with all rows at once."""
+
+    def of(asked: alone.Asked, matrix: Any) -> Any:
+        with alone.silence():
+            found = asked._answers(matrix, asked.model)
+        if found is None:
+            raise EngineFailed("The model could not score the rows.", engine="model")
+        return found
+
+    monkeypatch.setattr(alone.Asked, "of", of)
+
+
+def on_the_edge() -> tuple[LogisticRegression, Any, Any]:
+    """A model and rows whose scores are 0 but for rounding, which decides the predicted class."""
+    model = LogisticRegression()
+    model.classes_, model.intercept_ = np.array([0, 1]), np.zeros(1)
+    model.coef_, model.n_features_in_ = GENERATOR.normal(size=(1, WIDTH)), WIDTH
+    x = np.random.default_rng(3).normal(size=(4000, WIDTH))
+    x[:, -1] = -(x[:, :-1] @ model.coef_[0, :-1]) / model.coef_[0, -1]
+    return model, x, np.zeros(4000, dtype=int)
+
+
+# ------------------------------------------------------------------------- rows that change other rows
+
+
+def test_products_of_matrices_round_a_row_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adding one row turned three others over: the counts moved by 7, with a sensitivity of 1."""
+    model, x, y = on_the_edge()
+    sizes = [*range(100, 108), 999]
+    assert max(moved(model, x[:size], y[:size], size - 1) for size in sizes) == 1
+    assert max(moved(model, x[:size], y[:size]) for size in sizes) == 1
+    at_once(monkeypatch)
+    turned = max(moved(model, x[:size], y[:size], row) for size in sizes for row in (0, size - 1))
+    if turned == 1:
+        pytest.skip("this machine's products round each row by itself")
+    assert turned > 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 383, 384, 385, 1000])
+def test_a_score_is_the_same_bit_by_bit_wherever_the_row_stands(size: int) -> None:
+    model, x, _ = on_the_edge()
+    for made in (model, make_pipeline(StandardScaler(), PCA(9), LinearSVC()).fit(x, x[:, 1] > 0)):
+        asked = asking.Asking(made, "decision_function", 2, tally._odds)
+        alone_, _ = asked.scores(x[:1], 1, False)
+        for order in ("C", "F"):
+            for place in {0, size // 2, size - 1}:
+                rows = np.array(np.random.default_rng(size).normal(size=(size, WIDTH)), order=order)
+                rows[place] = x[0]
+                found, _ = asked.scores(rows, size, False)
+                assert found[place].tobytes() == alone_[0].tobytes()
+        strided = np.zeros((2 * size, WIDTH + 3))[::2, 1:-2]
+        strided[...] = x[0]
+        found, _ = asked.scores(strided, size, False)
+        assert set(found[:, 1].tolist()) == {alone_[0, 1]}
+
+
+class Crowd(ClassifierMixin, BaseEstimator):
+    """Scores a row by the mean of all rows it is called with, and remembers how many there were."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, memory: float = 0.0) -> None:
+        self.memory = memory
+
+    def fit(self, X: Any, y: Any) -> Crowd:
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        self.memory = self.memory + len(X) / 1000
+        score = expit(np.asarray(X)[:, 0] - np.asarray(X)[:, 0].mean() + self.memory)
+        return np.column_stack([1 - score, score])
+
+
+class Drawn(Crowd):
+    """Draws from a generator of its own: the next row gets the next number."""
+
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(1)
+
+    def predict_proba(self, X: Any) -> Any:
+        score = self.generator.random(len(X))
+        return np.column_stack([1 - score, score])
+
+
+class Counting(BaseEstimator, TransformerMixin):
+    def fit(self, X: Any, y: Any = None) -> Counting:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        self.seen = getattr(self, "seen", 0) + len(X)
+        return X + self.seen / 1000
+
+
+class Subclass(LogisticRegression):
+    def predict_proba(self, X: Any) -> Any:
+        return super().predict_proba(X - np.asarray(X).mean(axis=0))
+
+
+def replaced_method() -> Any:
+    model = LogisticRegression().fit(X, Y)
+    sound = model.predict_proba
+    model.predict_proba = lambda rows: sound(rows - rows.mean(axis=0))
+    return model
+
+
+def centred(rows: Any) -> Any:
+    return rows - rows.mean(axis=0)
+
+
+MIXING = {
+    "a class of one's own": Crowd(),
+    "a generator of one's own": Drawn(),
+    "a subclass": Subclass().fit(X, Y),
+    "a method that was replaced": replaced_method(),
+    "a function in a pipeline": make_pipeline(FunctionTransformer(centred), LogisticRegression()).fit(X, Y),
+    "a step of one's own": make_pipeline(Counting(), LogisticRegression()).fit(X, Y),
+    "a step in a vote": VotingClassifier(
+        [("a", make_pipeline(FunctionTransformer(centred), GaussianNB())), ("b", GaussianNB())], voting="soft"
+    ).fit(X, Y),
+    "a step in columns": make_pipeline(
+        ColumnTransformer([("a", FunctionTransformer(centred), [0, 1])]), GaussianNB()
+    ).fit(X, Y),
+    "a random guess": DummyClassifier(strategy="stratified", random_state=3).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_models_that_mix_rows_are_asked_one_row_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MIXING[name]
+    assert parts_with_products(model) is None
+    monkeypatch.setattr(alone, "_AT_A_TIME", 32)
+    outlier, y = np.vstack([X[:100], np.full(WIDTH, 1e3)]), Y[:101]
+    assert max(moved(model, outlier, y, row) for row in (0, 100)) <= 1
+    at_once(monkeypatch)
+    assert max(moved(model, outlier, y, row) for row in (0, 100)) > 1
+
+
+def test_a_part_that_rounds_by_position_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check on public rows, for a class of the table that rounds the last row of a block otherwise."""
+    sound = LogisticRegression.decision_function
+
+    def rounds(self: Any, rows: Any) -> Any:
+        scores = sound(self, rows)
+        scores[len(scores) // 3 * 3 :] = (scores[len(scores) // 3 * 3 :] * 3) / 3
+        if len(scores) > 1:
+            scores[-1:] = np.nextafter(scores[-1:], 9)
+        return scores
+
+    model = LogisticRegression().fit(X, Y)
+    asked = alone.Asked(model, "predict_proba", tally._numbers(2), 2, WIDTH)
+    forest = make_pipeline(PCA(3), RandomForestClassifier(3)).fit(X, Y)
+    behind = alone.Asked(forest, "predict_proba", tally._numbers(2), 2, WIDTH)
+    with alone.silence():
+        assert asked._block() == alone.BLOCK
+        assert behind._block() == alone.BLOCK
+        monkeypatch.setattr(LogisticRegression, "decision_function", rounds)
+        assert asked._block() == 1
+        transform = PCA.transform
+
+        def rounded(self: Any, rows: Any) -> Any:
+            found = transform(self, rows)
+            found[-1] = np.nextafter(found[-1], 9)
+            return found
+
+        monkeypatch.setattr(PCA, "transform", rounded)
+        assert behind._block() == 1
+
+
+MODELS = {
+    "logistic": LogisticRegression(),
+    "forest": RandomForestClassifier(5, n_jobs=2),
+    "boosting": HistGradientBoostingClassifier(max_iter=5),
+    "network": MLPClassifier(max_iter=3),
+    "kernel": SVC(),
+    "calibrated": CalibratedClassifierCV(LinearSVC()),
+    "bagging": BaggingClassifier(LogisticRegression(), n_estimators=3),
+    "stack": StackingClassifier([("a", GaussianNB()), ("b", LogisticRegression())]),
+    "polynomial": make_pipeline(PolynomialFeatures(2), StandardScaler(), LogisticRegression()),
+    "neighbours": KNeighborsClassifier(algorithm="kd_tree"),
+    "own": Private(5.0, norm=9.0, classes=[0, 1]),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: model.fit(X[:, :9], Y) for name, model in MODELS.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_usual_models_are_in_the_table(name: str, fitted: dict[str, Any]) -> None:
+    assert parts_with_products(fitted[name]) is not None
+    x, y = np.asfortranarray(X[:400, :9]), Y[:400]
+    exact = evaluate(fitted[name], x, y, epsilon=1e6, random_state=1)
+    assert exact.accuracy == pytest.approx(fitted[name].score(x, y))
+    assert moved(fitted[name], x, y, 3) == 1
+
+
+# ----------------------------------------------------------------------- rows that make a model fail
+
+
+BAD = [HUGE, -HUGE, 1e308, -1e308, 5e-324, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("error")
+def test_one_value_fails_for_its_own_row_alone(name: str, fitted: dict[str, Any]) -> None:
+    model, x = fitted[name], X[:50, :9]
+    for bad in BAD:
+        odd = np.vstack([x, np.full(9, bad)])
+        with np.errstate(all="raise"):
+            assert np.abs(counts(model, odd, Y[:51]) - counts(model, x, Y[:50])).sum() == 1
+
+
+def test_failures_are_contained_in_every_block(
+    fitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = X[:, :9].copy(), Y
+    bad = [0, 5, 6, 383, 384, 599]
+    x[bad, 2] = HUGE
+    good = np.delete(x, bad, axis=0), np.delete(y, bad)
+    for name in ("forest", "polynomial"):
+        apart = counts(fitted[name], x, y) - counts(fitted[name], *good)
+        assert np.abs(apart).sum() == apart[-1] + np.abs(apart[:-1]).sum() == len(bad)
+    at_once(monkeypatch)
+    with pytest.raises(EngineFailed):
+        counts(fitted["forest"], x, y)
+
+
+class Moody(ClassifierMixin, BaseEstimator):
+    """Answers for a row with whatever its first value asks for."""
+
+    classes_ = np.array([0, 1])
+
+    def fit(self, X: Any, y: Any) -> Moody:
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        wish = int(X[0, 0]) if len(X) == 1 else 0
+        answers = {
+            1: lambda: math.log(-1), 2: lambda: [[1.0]], 3: lambda: None, 4: lambda: "text",
+            5: lambda: np.array([[object(), object()]]), 6: lambda: np.full((1, 2), np.nan),
+            7: lambda: np.full((5, 2), 0.5), 8: lambda: sys.exit(3), 9: lambda: np.empty(2**60),
+            10: lambda: warnings.warn("a row", RuntimeWarning, stacklevel=1), 11: lambda: 1 / 0,
+            12: lambda: np.array([[1j, 1j]]), 13: lambda: (_ for _ in ()).throw(RecursionError()),
+            14: lambda: np.array([["a", "b"]]), 15: lambda: [[0.5, 0.5], [0.5]],
+        }  # fmt: skip
+        return answers.get(wish, lambda: np.full((len(X), 2), 0.5))()
+
+
+@pytest.mark.parametrize("wish", range(1, 16))
+def test_whatever_a_model_says_of_one_row(wish: int) -> None:
+    x = np.zeros((20, 2))
+    x[4, 0] = wish
+    y = np.arange(20) % 2
+    apart = counts(Moody(), x, y) - counts(Moody(), np.delete(x, 4, axis=0), np.delete(y, 4))
+    assert np.abs(apart).sum() == 1
+    assert apart[-1] == 1
+
+
+def test_interruptions_are_let_through() -> None:
+    class Interrupted(Moody):
+        def predict_proba(self, X: Any) -> Any:
+            if X[0, 0] == 1:
+                raise KeyboardInterrupt
+            return super().predict_proba(X)
+
+    with pytest.raises(KeyboardInterrupt):
+        counts(Interrupted(), np.ones((2, 2)), [0, 1])
+
+
+def test_labels_that_are_no_class() -> None:
+    class Votes(ClassifierMixin, BaseEstimator):
+        classes_ = np.array([0, 1])
+
+        def fit(self, X: Any, y: Any) -> Votes:
+            return self
+
+        def predict(self, X: Any) -> Any:
+            said: dict[int, Any] = {1: ["x"], 2: [None], 3: [7], 4: [0, 1], 5: [{}], 6: 0}
+            return said.get(int(X[0, 0]), np.zeros(len(X), dtype=int))
+
+    x, y = np.zeros((10, 1)), np.zeros(10, dtype=int)
+    for wish in range(1, 7):
+        x[3] = wish
+        apart = counts(Votes(), x, y) - counts(Votes(), np.delete(x, 3, axis=0), y[1:])
+        assert (np.abs(apart).sum(), apart[-1]) == (1, 1)
+
+
+def test_regressors(fitted: dict[str, Any]) -> None:
+    for model in (
+        LinearRegression().fit(X, X[:, 0]),
+        make_pipeline(StandardScaler(), Ridge()).fit(X, X[:, 0]),
+    ):
+        odd = np.vstack([X, np.full(WIDTH, 1e308)])
+        apart = counts(model, odd, np.append(X[:, 0], 0.0), target_bounds=(-3, 3)) - counts(
+            model, X, X[:, 0], target_bounds=(-3, 3)
+        )
+        assert (np.abs(apart) <= 2**20).all()
+
+
+def test_bounds_are_clipped_to(fitted: dict[str, Any]) -> None:
+    odd = np.vstack([X[:50, :9], np.full(9, HUGE)])
+    clipped = np.clip(odd, -4, 4)
+    for name in ("forest", "logistic"):
+        bounded = counts(fitted[name], odd, Y[:51], bounds=(-4, 4))
+        assert bounded.tolist() == counts(fitted[name], clipped, Y[:51]).tolist()
+        assert bounded[-1] == 0
+    with pytest.raises(InvalidValue, match="bounds"):
+        evaluate(fitted["forest"], odd, Y[:51], epsilon=1.0, bounds=(4, -4))
+
+
+def test_frames_and_preprocessors_fail_row_by_row(fitted: dict[str, Any]) -> None:
+    names = [f"c{i}" for i in range(9)]
+    frame = pd.DataFrame(X[:, :9], columns=names)
+    model = make_pipeline(
+        ColumnTransformer([("a", StandardScaler(), names[:4])]), RandomForestClassifier(3)
+    ).fit(frame, Y)
+    odd = frame.copy()
+    odd.loc[7, "c1"] = 1e300
+    apart = counts(model, odd, Y) - counts(model, frame.drop(index=7), np.delete(Y, 7))
+    assert (np.abs(apart).sum(), apart[-1]) == (1, 1)
+    columns = {name: Column("number", bounds=(-9, 9)) for name in names}
+    maker = make_pipeline(Preprocessor(Schema(columns)), StandardScaler(), RandomForestClassifier(3)).fit(
+        frame, Y
+    )
+    assert np.abs(counts(maker, odd, Y) - counts(maker, frame.drop(index=7), np.delete(Y, 7))).sum() == 1
+
+    class Other(Preprocessor):
+        def transform(self, X: Any) -> Any:
+            made = super().transform(X)
+            return made - made.mean(axis=0)
+
+    of_its_own = make_pipeline(Other(Schema(columns)), LogisticRegression()).fit(frame, Y)
+    assert np.abs(counts(of_its_own, odd[:60], Y[:60]) - counts(of_its_own, odd[1:60], Y[1:60])).sum() == 1
+
+
+# ------------------------------------------------------------------------------ refused by public facts
+
+
+class Broken(Crowd):
+    def predict_proba(self, X: Any) -> Any:
+        raise ValueError(f"cannot score {X[0]}")
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "charged"),
+    [
+        (LogisticRegression().fit(X, Y), X[:, :5], False),
+        (make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y), X[:, :5], False),
+        (LogisticRegression().fit(X, Y), X[:9], False),
+        (Broken(), X, True),
+        (SVC(decision_function_shape="ovo").fit(X, np.arange(600) % 5), X, False),
+    ],
+)
+def test_models_that_cannot_be_used_are_refused_whatever_the_rows(
+    model: Any, x: Any, charged: bool, tmp_path: Path
+) -> None:
+    with Ledger.open(tmp_path / "study.db", budget=Budget(1.0)) as ledger:
+        with pytest.raises((InvalidValue, EngineFailed)) as raised:
+            evaluate(model, x, Y, epsilon=0.5, ledger=ledger)
+        assert bool(ledger.entries()) == charged
+    assert "cannot score" not in str(raised.value)
+
+
+class Locked(Crowd):
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
+def test_models_that_cannot_be_copied_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="copied"):
+        evaluate(Locked(), X, Y, epsilon=1.0)
+
+
+class Boundless(RegressorMixin, BaseEstimator):
+    def fit(self, X: Any, y: Any) -> Boundless:
+        return self
+
+    def predict(self, X: Any) -> Any:
+        with np.errstate(all="raise"):
+            return np.exp(X[:, 0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_overflow_in_somebody_elses_code() -> None:
+    x = np.array([[0.0], [1.0], [1e9], [-1e9]])
+    found = evaluate(Boundless(), x, np.ones(4), epsilon=1e6, target_bounds=(0, 9), random_state=1)
+    assert found.rows == pytest.approx(2, abs=0.01)
