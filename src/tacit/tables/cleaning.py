@@ -134,7 +134,7 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
         number = value.cast("int64")
         return number.cast("float64") if kind == "number" else number
     if family == "integer" and kind != "number":
-        number = value
+        number = value.cast("int64") if value.type().is_unsigned_integer() else value
     elif family == "text":
         number = _number(value, engine)
     else:

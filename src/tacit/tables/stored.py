@@ -98,6 +98,10 @@ def stored_of(source: ir.Table, names: Sequence[str | None]) -> Stored:
         return Stored(source, paths=paths_of(paths))
     if _scan(view)[0] != "python_arrow_scan":
         _refuse(f"a view, {leaf.name!r}", "an Ibis table that stores its rows", _KEEP)
+    for column in here.used(names):
+        if leaf.schema[column].is_timestamp() and leaf.schema[column].timezone is not None:
+            # DuckDB turns all of them into microseconds, and fails on one that does not fit.
+            _refuse(f"the time with a zone {column!r} in {leaf.name!r}", "without", "Pass the frame itself.")
     return Stored(source, frame=_read_once(connection, here.here()))
 
 
