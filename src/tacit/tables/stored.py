@@ -40,7 +40,7 @@ __all__ = ["ENGINES", "Stored", "stored_of"]
 ENGINES = ("duckdb", "pyspark")
 """The engines whose tables are read, by Ibis's name."""
 
-_KEEP = "Store its result as a table and pass that: connection.create_table('people', expression)."
+_KEEP = "Store its result as a table (CREATE TABLE people AS SELECT …) and pass that."
 _COPY = "Read it into DuckDB, or pass a file or a frame."
 _ROWS = (ops.Project, ops.Filter, ops.DropColumns, ops.SelfReference, ops.Sort)
 _LEAVES = (ops.DatabaseTable, ops.InMemoryTable)
@@ -248,8 +248,7 @@ def _require_plain_plan(connection: Any, leaf: Any, used: Sequence[str]) -> None
 
 def _plain(node: Any, kind: str) -> bool:
     if kind == "Project":
-        named = [one.child() if _class(one) == "Alias" else one for one in _members(node.expressions())]
-        return all(_class(one) == "AttributeReference" for one in named)
+        return all(_class(_unnamed(one)) == "AttributeReference" for one in _members(node.expressions()))
     if kind == "LogicalRelation":
         relation = node.relation()
         return _class(relation) == "HadoopFsRelation" and _class(relation.fileFormat()) in _FORMATS
@@ -257,6 +256,13 @@ def _plain(node: Any, kind: str) -> bool:
         lineage = set(re.findall(r"(\w+)\[\d+\]", node.rdd().toDebugString()))
         return not node.isStreaming() and lineage <= _STORED_RDDS
     return kind in ("SubqueryAlias", "View", "LocalRelation")
+
+
+def _unnamed(one: Any) -> Any:
+    """A column of Spark without a name for it, and without a cast to the type that it has."""
+    while _class(one) == "Alias" or (_class(one) == "Cast" and one.dataType().equals(one.child().dataType())):
+        one = one.child()
+    return one
 
 
 def _require_readable_files(session: Any, types: Mapping[str, Any], used: Sequence[str]) -> None:
