@@ -226,7 +226,8 @@ def cast(values: _Values, wanted: pa.DataType, *, unit: bool = False) -> _Values
         low, high = _FIRST // factor, _LAST // factor
         whole = values.cast(pa.int64())
         if ticks == "ns":
-            whole = pc.divide(pc.subtract(whole, pc.if_else(pc.less(whole, 0), 999, 0)), 1000)
+            thousands = pc.divide(whole, 1000)
+            whole = pc.subtract(thousands, pc.less(whole, pc.multiply(thousands, 1000)).cast(pa.int64()))
         whole = pc.max_element_wise(whole, low, skip_nulls=False)
         return pc.multiply(pc.min_element_wise(whole, high, skip_nulls=False), factor).cast(wanted)
     made = values.cast(wanted, safe=False)
