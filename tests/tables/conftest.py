@@ -49,18 +49,33 @@ def arrow(frame: Any) -> pa.Table:
     return pa.table(columns)
 
 
-@pytest.fixture(scope="session")
-def duckdb_maker() -> Iterator[Maker]:
+def _duckdb(stored: bool) -> Iterator[Maker]:
     connection = ibis.duckdb.connect()
     number = itertools.count()
 
     def make(frame: Any) -> ir.Table:
         name = f"frame{next(number)}"
-        connection.con.register(name, arrow(frame))
+        if stored:
+            connection.con.register("incoming", arrow(frame))
+            connection.con.execute(f"CREATE TABLE {name} AS SELECT * FROM incoming")
+        else:
+            connection.con.register(name, arrow(frame))
         return connection.table(name)
 
     yield make
     connection.disconnect()
+
+
+@pytest.fixture(scope="session")
+def duckdb_maker() -> Iterator[Maker]:
+    """A table that DuckDB stores."""
+    yield from _duckdb(stored=True)
+
+
+@pytest.fixture(scope="session")
+def registered_maker() -> Iterator[Maker]:
+    """An Arrow table that DuckDB knows by name."""
+    yield from _duckdb(stored=False)
 
 
 @pytest.fixture(scope="session")
@@ -91,8 +106,15 @@ def spark_maker() -> Iterator[Maker]:
     session.stop()
 
 
-@pytest.fixture(params=["duckdb", "spark"])
+@pytest.fixture(params=["duckdb", "registered", "spark"])
 def backends(request: pytest.FixtureRequest) -> Maker:
     """A frame as a table of each engine in turn."""
+    maker: Maker = request.getfixturevalue(f"{request.param}_maker")
+    return maker
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def storing(request: pytest.FixtureRequest) -> Maker:
+    """A frame as a table that each engine stores."""
     maker: Maker = request.getfixturevalue(f"{request.param}_maker")
     return maker

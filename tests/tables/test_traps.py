@@ -266,9 +266,9 @@ def test_infinite_dates_of_duckdb():
     connection.disconnect()
 
 
-def test_timestamps_are_their_day_in_utc(backends):
+def test_timestamps_are_their_day_in_utc(storing):
     late = datetime.datetime(2020, 1, 1, 23, 30, tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))
-    table = backends(pa.table({"x": pa.array([late], pa.timestamp("us", "UTC"))}))
+    table = storing(pa.table({"x": pa.array([late], pa.timestamp("us", "UTC"))}))
     assert cleaned(table, Column("date")) == [datetime.date(2020, 1, 2)]
 
 

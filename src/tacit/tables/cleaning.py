@@ -134,7 +134,7 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
         number = value.cast("int64")
         return number.cast("float64") if kind == "number" else number
     if family == "integer" and kind != "number":
-        number = value
+        number = value.cast("int64") if value.type().is_unsigned_integer() else value
     elif family == "text":
         number = _number(value, engine)
     else:
@@ -218,8 +218,10 @@ def category(column: Column, key: Any) -> Any:
 def unit(value: ir.Value) -> ir.Value | None:
     """The unit column as a key: NULL where it is missing; None for a type that can be no key.
 
-    Different values stay different, so no two people become one; equal ones stay equal, text without
-    surrounding blanks. Whole numbers are int64, other numbers float64 or text, all else is text.
+    Different values stay different, so no two people become one, and equal ones stay equal, so that nobody
+    becomes two; text is taken without surrounding blanks. Whole numbers are int64; floats are float64, with
+    one zero and without NaN; decimals, dates and whole numbers beyond int64 are their digits. Times are
+    refused: engines write two of them alike where clocks are turned back.
     """
     family = _family(value.type())
     if family in ("integer", "boolean"):
@@ -227,10 +229,11 @@ def unit(value: ir.Value) -> ir.Value | None:
     if family == "text":
         return _stripped(value.cast("string")).nullif("")
     if family == "float":
-        return ibis.cases((value <= math.inf, value.cast("float64")))
+        number = value.cast("float64")
+        return ibis.cases((number == 0, ibis.literal(0.0, "float64")), (number <= math.inf, number))
     if family == "null":
         return ibis.null("string")
-    return value.cast("string") if family in ("wide", "date", "timestamp") else None
+    return value.cast("string") if family in ("wide", "date") else None
 
 
 def total(value: ir.IntegerValue) -> ir.IntegerScalar:

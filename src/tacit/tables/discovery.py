@@ -81,8 +81,8 @@ class Keys(Statistic):
             found = source.run(table.group_by(key=key).aggregate(n=table.count()))
         else:
             digest = (table[UNIT].cast("string") + "\n" + table[self.column].cast("string")).hexdigest("md5")
-            pairs = table.select(unit=table[UNIT], key=key, digest=digest).distinct()
-            ranked = pairs.mutate(place=ibis.row_number().over(group_by="unit", order_by="digest"))
+            pairs = table.select(unit=source.unit(table), key=key, digest=digest).distinct()
+            ranked = pairs.mutate(place=ibis.row_number().over(group_by="unit", order_by=["digest", "key"]))
             few = ranked.filter(ranked.place < context.unit.rows)
             found = source.run(few.group_by("key").aggregate(n=few.count()))
         return [found.assign(key=[text_of(one) for one in found["key"]])]

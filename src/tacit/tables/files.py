@@ -7,6 +7,10 @@ that has too few fields or is longer than 2 MB is left out, and one that is not 
 query needs that field; surplus fields are ignored. It is read in one piece: DuckDB's parallel reader
 guesses where rows begin, and one quoted line break at such a place would cost millions of rows.
 
+Of a Parquet file only the columns that are asked for are named to DuckDB, which otherwise looks at the
+extremes of all of them, and fails on a time that it cannot hold. If one that is asked for is of such a type,
+Arrow copies the columns into a table of DuckDB's, once (:func:`_copied`).
+
 What a row is, the file says: a quotation mark that opens and does not close makes one row of many, and
 text in a Parquet file that is not UTF-8 cannot be read at all. That files keep to their format is an
 assumption of every guarantee, see :data:`WELL_FORMED`.
@@ -19,7 +23,8 @@ import glob
 import gzip
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ibis.expr.types as ir
@@ -27,15 +32,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.errors import InvalidValue, SourceMissing
+from tacit.tables.frames import cast, readable
 
-__all__ = ["WELL_FORMED", "Part", "paths_of", "tables_of"]
+__all__ = ["WELL_FORMED", "Part", "paths_of", "tables_of", "unchanged"]
 
 WELL_FORMED = "the files keep to their format: quotation marks closed, text in UTF-8"
-
 Part = tuple[ir.Table, Mapping[str, str]]
 """A stored table, and under which name it has each of its columns."""
 
-_Layout = tuple[str | None, tuple[str, ...], tuple[str, ...]]
+Load = Callable[[], None]
+_Layout = tuple[str | None, tuple[str, ...], tuple[tuple[str, bool], ...]]
+"""Delimiter (None for Parquet), names, and of each column its type and whether Arrow has to read it."""
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
@@ -70,30 +77,74 @@ def _found(name: str | bytes) -> list[str]:
     raise SourceMissing(f"There is no file {path!r}.", advice, path=path)
 
 
-def tables_of(connection: Any, paths: Sequence[str], delimiter: str) -> list[Part]:
-    """One table for all files that have the same columns, in the same order and of the same types."""
+@contextmanager
+def unchanged(paths: Sequence[str]) -> Iterator[None]:
+    """Raise :class:`~tacit.errors.SourceMissing` if a file is written to or replaced in the meantime.
+
+    A query may read a file twice, first to count the rows of each person and then to add them up.
+    """
+    before = [_stamp(path) for path in paths]
+    yield
+    for path, seen in zip(paths, before, strict=True):
+        if _stamp(path) != seen:
+            problem = f"{path!r} has changed while it was read."
+            raise SourceMissing(problem, "Ask again when nobody writes to it.", path=path)
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    """What changes when a file is written to or replaced; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def tables_of(
+    connection: Any, paths: Sequence[str], delimiter: str, wanted: Collection[str | None]
+) -> tuple[list[Part], Load]:
+    """One table for all files that have the same columns, in the same order and of the same types.
+
+    Of Parquet files it has the ``wanted`` columns only. The second result is to be called before the tables
+    are read.
+    """
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\\':
         raise InvalidValue("delimiter", delimiter, "one character, such as ',' or ';'")
     alike: dict[_Layout, list[str]] = {}
     for path in paths:
-        alike.setdefault(_layout(path, delimiter), []).append(path)
-    parts = []
-    for (mark, names, _), files in alike.items():
-        if mark is None:
-            parts.append(_parquet(connection, files, names))
+        alike.setdefault(_layout(path, delimiter, wanted), []).append(path)
+    parts: list[Part] = []
+    loads: list[Load] = []
+    for (mark, names, kinds), files in alike.items():
+        place = f"files{len(parts)}"
+        if mark is not None:
+            parts.append(_csv(connection, place, files, names, mark))
+        elif any(by_arrow for _, by_arrow in kinds):
+            part, load = _copied(connection, place, files, names)
+            parts.append(part)
+            loads.append(load)
         else:
-            parts.append(_csv(connection, f"csv{len(parts)}", files, names, mark))
-    return parts
+            parts.append(_parquet(connection, place, files, names))
+
+    def load_all() -> None:
+        for load in loads:
+            load()
+
+    return parts, load_all
 
 
-def _layout(path: str, delimiter: str) -> _Layout:
-    """How a file is laid out: delimiter (None for Parquet), names, stored types."""
+def _layout(path: str, delimiter: str, wanted: Collection[str | None]) -> _Layout:
     lowered = path.lower()
     try:
         if lowered.endswith(_PARQUET):
-            stored = pq.read_schema(path)
-            names = _distinct(path, stored.names, [name.lower() for name in stored.names])
-            return None, names, tuple(str(kind) for kind in stored.types)
+            with pq.ParquetFile(path) as file:
+                stored, columns = file.schema_arrow, file.schema
+                _distinct(path, stored.names, [name.lower() for name in stored.names])
+                leaves = [columns.column(place) for place in range(len(columns))]
+                old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+            kinds = {name: stored.field(name).type for name in stored.names if name in wanted}
+            by_arrow = [_by_arrow(kind) or name in old for name, kind in kinds.items()]
+            return None, tuple(kinds), tuple(zip(map(str, kinds.values()), by_arrow, strict=True))
         if lowered.endswith(_TEXT):
             mark = "\t" if delimiter == "," and lowered.removesuffix(".gz").endswith(".tsv") else delimiter
             names = _header(path, mark)
@@ -137,11 +188,49 @@ def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str],
     return connection.table(view), stored
 
 
-def _parquet(connection: Any, paths: Sequence[str], names: Sequence[str]) -> Part:
+def _parquet(connection: Any, view: str, paths: Sequence[str], names: Sequence[str]) -> Part:
     """``can_have_nan``: DuckDB 2 otherwise answers isnan(x) from minimum and maximum, which leave NaN out."""
-    files = [glob.escape(path) for path in paths]
-    table = connection.read_parquet(files, hive_partitioning=False, can_have_nan=True)
-    return table, {name: name for name in names if name}
+    files = ", ".join(_quoted(glob.escape(path)) for path in paths)
+    columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    connection.con.execute(
+        f"CREATE TEMP VIEW {view} AS SELECT {columns or '1 AS nothing'} FROM "
+        f"read_parquet([{files}], hive_partitioning = false, can_have_nan = true)"
+    )
+    return connection.table(view), {name: name for name in names if name}
+
+
+def _by_arrow(stored: pa.DataType) -> bool:
+    """Whether DuckDB may fail on a value of this type in a Parquet file, or Ibis does not know its type.
+
+    DuckDB multiplies milliseconds by a thousand, and Ibis has no name for nanoseconds with a zone.
+    """
+    if not pa.types.is_timestamp(stored):
+        return False
+    return stored.unit == "ms" or (stored.unit == "ns" and stored.tz is not None)
+
+
+def _copied(connection: Any, name: str, paths: Sequence[str], names: Sequence[str]) -> tuple[Part, Load]:
+    """An empty table with these columns, and what copies them from the files into it, batch by batch."""
+    with pq.ParquetFile(paths[0]) as file:
+        stored = {column: file.schema_arrow.field(column).type for column in names}
+    kinds = {column: kind if pa.types.is_decimal(kind) else readable(kind) for column, kind in stored.items()}
+    layout = pa.schema(kinds.items())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=list(names)):
+                    columns = [cast(batch.column(column), kind) for column, kind in kinds.items()]
+                    yield pa.record_batch(columns, schema=layout)
+
+    def fill(rows: pa.Table | pa.RecordBatchReader) -> None:
+        connection.con.register("incoming", rows)
+        connection.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM incoming")
+        connection.con.unregister("incoming")
+
+    fill(layout.empty_table())
+    part = connection.table(name), {column: column for column in names}
+    return part, lambda: fill(pa.RecordBatchReader.from_batches(layout, batches()))
 
 
 def _quoted(text: str) -> str:

@@ -5,6 +5,14 @@ mixed values are objects, and Arrow raises on objects it cannot make alike. So h
 objects becomes a fixed Arrow type that the declaration alone decides, value by value; what does not
 fit is missing. Columns of any other type keep it, and the engine cleans them like those of a file; so
 the types in which a frame holds its columns are taken as public.
+
+The column of the unit is converted so that two values are the same unit just if they are equal:
+decimals become their digits, dates and times the whole number in which they are stored, categories the
+value they stand for; text that is not UTF-8 is no unit. See :func:`_told_apart`.
+
+All columns are taken at once (:attr:`Frame.taken`), so that the values of a row stay together. A Polars
+LazyFrame whose plan does anything is refused: each time it is collected its rows may come in another order,
+and one value can make it fail.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -28,12 +36,13 @@ from tacit.errors import SourceMissing
 from tacit.schema import Column
 from tacit.tables.cleaning import BLANKS, LARGEST
 
-__all__ = ["Frame", "frame_of"]
+__all__ = ["Frame", "cast", "frame_of", "readable"]
 
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)", re.I | re.A)
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]|$)", re.A)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds from 1970 to the ends of the years 1 … 9999."""
+_Values: TypeAlias = "pa.Array | pa.ChunkedArray"
 _MISSING = pa.string()
 """The type of a column without any value, which can be read as every other."""
 
@@ -45,8 +54,10 @@ class Frame:
     names: Sequence[Any]
     kind: Callable[[int, Column | None], pa.DataType]
     """The Arrow type of the column at a place, read as this declaration (None: as it is, for a unit)."""
-    values: Callable[[int, Column | None], pa.Array | pa.ChunkedArray] = field(repr=False)
+    values: Callable[[int, Column | None], _Values] = field(repr=False)
     """Its values, of that type."""
+    taken: Callable[[Sequence[int]], Frame] = field(repr=False)
+    """A frame of the columns at these places, read in one piece; later changes do not reach it."""
 
 
 def frame_of(source: Any) -> Frame | None:
@@ -73,29 +84,34 @@ def _pandas(frame: pd.DataFrame) -> Frame:
         if isinstance(stored, pa.BaseExtensionType) or pd.api.types.is_complex_dtype(series.dtype):
             problem = f"Column {frame.columns[place]!r} is stored as {series.dtype}, which cannot be read."
             raise SourceMissing(problem, "Convert it to numbers, dates or text.", column=frame.columns[place])
-        return None if stored is None else _readable(stored)
+        return stored
 
     def kind(place: int, column: Column | None) -> pa.DataType:
-        stored = natural(place) or _fixed(column)
-        return _MISSING if _hopeless(stored, column) else stored
+        stored = natural(place)
+        if stored is None:
+            return _fixed(column)
+        return _MISSING if _hopeless(stored, column) else _wanted(stored, column)
 
-    def values(place: int, column: Column | None) -> pa.Array | pa.ChunkedArray:
+    def values(place: int, column: Column | None) -> _Values:
         series, stored = frame.iloc[:, place], natural(place)
         if stored is None and _fixed(column) != pa.string():
             return _converted(series.tolist(), _reader(column))
         if _hopeless(stored, column):
             return pa.nulls(len(series)).cast(_MISSING)
         plain = stored is not None or pd.api.types.infer_dtype(series, skipna=True) == "string"
-        wanted = stored or pa.string()
+        wanted = pa.string() if stored is None else _wanted(stored, column)
         if column is None and series.dtype == np.float64:
             numbers = series.to_numpy()
             return pa.array(numbers, mask=~(np.abs(numbers) < LARGEST))
         with suppress(Exception):
             if plain:
-                return _cast(pa.Array.from_pandas(series), wanted)
+                return cast(pa.Array.from_pandas(series), wanted, unit=column is None)
         return _converted(series.tolist(), _text if column is not None else _identity).cast(wanted)
 
-    return Frame(list(frame.columns), kind, values)
+    def taken(places: Sequence[int]) -> Frame:
+        return _pandas(frame.iloc[:, list(places)].copy())
+
+    return Frame(list(frame.columns), kind, values, taken)
 
 
 def _hopeless(stored: pa.DataType | None, column: Column | None) -> bool:
@@ -108,43 +124,77 @@ def _hopeless(stored: pa.DataType | None, column: Column | None) -> bool:
     return bool(number or is_a.is_boolean(plain))
 
 
-def _polars(frame: Any) -> Frame:
-    empty = frame.clear() if hasattr(frame, "clear") else frame.head(0)
-    names = frame.collect_schema().names()
+_IN_MEMORY = re.compile(r"DF \[[^\n]*\]; PROJECT [^\n]* COLUMNS")
+"""How Polars explains a LazyFrame that is a frame in memory and nothing more."""
 
-    def at(source: Any, name: str) -> Any:
-        part = source.select(name)
-        return part.collect().to_series() if hasattr(part, "collect") else part.to_series()
+
+def _polars(frame: Any) -> Frame:
+    if hasattr(frame, "collect"):
+        if not _IN_MEMORY.fullmatch(frame.explain(optimized=False)):
+            problem = "A LazyFrame may give its rows in another order each time it is collected."
+            raise SourceMissing(problem, "Collect it once and pass that: source.collect().")
+        frame = frame.collect()
+    names = frame.columns
 
     def natural(place: int) -> pa.DataType | None:
-        series = at(empty, names[place])
+        series = frame.clear().to_series(place)
         with suppress(Exception):
-            return None if str(series.dtype) == "Object" else _readable(series.to_arrow().type)
+            return None if str(series.dtype) == "Object" else series.to_arrow().type
         return None
 
     def kind(place: int, column: Column | None) -> pa.DataType:
-        return natural(place) or _fixed(column)
+        stored = natural(place)
+        return _fixed(column) if stored is None else _wanted(stored, column)
 
-    def values(place: int, column: Column | None) -> pa.Array | pa.ChunkedArray:
-        series, plain = at(frame, names[place]), natural(place)
-        if plain is None:
+    def values(place: int, column: Column | None) -> _Values:
+        series, stored = frame.to_series(place), natural(place)
+        if stored is None:
             return _converted(series.to_list(), _reader(column))
-        return _cast(series.to_arrow(), plain)
+        return cast(series.to_arrow(), _wanted(stored, column), unit=column is None)
 
-    return Frame(names, kind, values)
+    def taken(places: Sequence[int]) -> Frame:
+        whole = _polars(frame.clone())
+        return Frame(
+            [whole.names[place] for place in places],
+            lambda place, column: whole.kind(places[place], column),
+            lambda place, column: whole.values(places[place], column),
+            lambda inner: whole.taken([places[place] for place in inner]),
+        )
+
+    return Frame(names, kind, values, taken)
 
 
 def _arrow(frame: pa.Table | pa.RecordBatch) -> Frame:
     def kind(place: int, column: Column | None) -> pa.DataType:
-        return _readable(frame.schema.types[place])
+        return _wanted(frame.schema.types[place], column)
 
-    def values(place: int, column: Column | None) -> pa.Array | pa.ChunkedArray:
-        return _cast(frame.column(place), kind(place, column))
+    def values(place: int, column: Column | None) -> _Values:
+        return cast(frame.column(place), kind(place, column), unit=column is None)
 
-    return Frame(frame.schema.names, kind, values)
+    return Frame(frame.schema.names, kind, values, lambda places: _arrow(frame.select(list(places))))
 
 
-def _readable(stored: pa.DataType) -> pa.DataType:
+def _wanted(stored: pa.DataType, column: Column | None) -> pa.DataType:
+    return _told_apart(stored) if column is None else readable(stored)
+
+
+def _told_apart(stored: pa.DataType) -> pa.DataType:
+    """The type in which two units are equal just if they were equal as stored.
+
+    It loses nothing: a decimal is its digits, a date or a time the whole number that is stored. Types that
+    can be no unit are left as they are, for the engine's rules to refuse.
+    """
+    is_a = pa.types
+    if is_a.is_dictionary(stored):
+        return _told_apart(stored.value_type)
+    if is_a.is_decimal(stored) or is_a.is_null(stored) or is_a.is_string_view(stored):
+        return pa.string()
+    if is_a.is_timestamp(stored) or is_a.is_date(stored):
+        return pa.int64()
+    return pa.float32() if is_a.is_float16(stored) else stored
+
+
+def readable(stored: pa.DataType) -> pa.DataType:
     """The nearest type that the engine can read."""
     if pa.types.is_null(stored):
         return _MISSING
@@ -157,32 +207,53 @@ def _readable(stored: pa.DataType) -> pa.DataType:
     return pa.date32() if pa.types.is_date(stored) else stored
 
 
-def _cast(values: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Values of a type that was found :func:`_readable`; none raises, here or later in the engine.
+def cast(values: _Values, wanted: pa.DataType, *, unit: bool = False) -> _Values:
+    """Values of a type that was found :func:`_wanted`; none raises, here or later in the engine.
 
-    Times are in UTC, within the years 1 … 9999. What is not UTF-8, which Arrow lets pass and others raise
-    on, becomes U+FFFD.
+    Times are in UTC, within the years 1 … 9999. In text that is not UTF-8, which Arrow lets pass and others
+    raise on, the bytes that do not fit become U+FFFD. Of a ``unit`` nothing may be replaced: its
+    times are the numbers stored, and text that is not UTF-8 is missing.
     """
-    if pa.types.is_timestamp(values.type):
-        unit = values.type.unit
-        factor = {"s": 10**6, "ms": 10**3}.get(unit, 1)
+    is_a = pa.types
+    if unit and is_a.is_dictionary(values.type):
+        return cast(_decoded(values), wanted, unit=True)
+    if unit and (is_a.is_date(values.type) or is_a.is_timestamp(values.type)):
+        whole = pa.int32() if is_a.is_date32(values.type) else pa.int64()
+        return values.cast(whole).cast(wanted)
+    if is_a.is_timestamp(values.type):
+        ticks = values.type.unit
+        factor = {"s": 10**6, "ms": 10**3}.get(ticks, 1)
         low, high = _FIRST // factor, _LAST // factor
         whole = values.cast(pa.int64())
-        if unit == "ns":
-            whole = pc.divide(pc.subtract(whole, pc.if_else(pc.less(whole, 0), 999, 0)), 1000)
+        if ticks == "ns":
+            thousands = pc.divide(whole, 1000)
+            whole = pc.subtract(thousands, pc.less(whole, pc.multiply(thousands, 1000)).cast(pa.int64()))
         whole = pc.max_element_wise(whole, low, skip_nulls=False)
         return pc.multiply(pc.min_element_wise(whole, high, skip_nulls=False), factor).cast(wanted)
-    cast = values.cast(wanted, safe=False)
-    is_a = pa.types
+    made = values.cast(wanted, safe=False)
     text = (is_a.is_string, is_a.is_large_string, is_a.is_string_view, is_a.is_dictionary)
     if not any(kind(wanted) for kind in text):
-        return cast
+        return made
     with suppress(pa.ArrowInvalid):
-        cast.validate(full=True)
-        return cast
-    stored = cast.cast(pa.binary()).to_pylist()
-    texts = [None if value is None else value.decode("utf-8", "replace") for value in stored]
-    return pa.array(texts, type=pa.string()).cast(cast.type)
+        made.validate(full=True)
+        return made
+    stored = made.cast(pa.binary()).to_pylist()
+    texts = [None if value is None else _decode(value, replaced=not unit) for value in stored]
+    return pa.array(texts, type=pa.string()).cast(made.type)
+
+
+def _decoded(values: _Values) -> _Values:
+    if isinstance(values, pa.ChunkedArray):
+        made = [chunk.dictionary_decode() for chunk in values.chunks]
+        return pa.chunked_array(made, type=values.type.value_type)
+    return values.dictionary_decode()
+
+
+def _decode(text: bytes, *, replaced: bool) -> str | None:
+    try:
+        return text.decode("utf-8", "replace" if replaced else "strict")
+    except UnicodeDecodeError:
+        return None
 
 
 def _fixed(column: Column | None) -> pa.DataType:
@@ -201,7 +272,7 @@ def _reader(column: Column | None) -> Callable[[Any], Any]:
 def _converted(values: Iterable[Any], read: Callable[[Any], Any]) -> pa.Array:
     def total(value: Any) -> Any:
         try:
-            if isinstance(value, np.generic):
+            if isinstance(value, np.generic) and not (read is _identity and isinstance(value, np.datetime64)):
                 value = _plain(value)
             return None if value is pd.NaT else read(value)
         except Exception:
@@ -264,15 +335,40 @@ def _text(value: Any) -> str | None:
 
 
 def _identity(value: Any) -> str | None:
-    """Text that tells two units apart; the same number is the same unit, whole or floating.
+    """Text that tells two units apart; the same number is the same unit, whole, decimal or floating.
 
-    A float of 2⁵³ or more is none, for it stands for several whole numbers.
+    A float of 2⁵³ or more is none, for it stands for several whole numbers; text with half a surrogate
+    pair is none, for it cannot be written down. Times with a zone are those in UTC.
     """
-    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        if isinstance(value, float) and abs(value) >= LARGEST:
+    if isinstance(value, bool):
+        return _text(value)
+    if isinstance(value, float):
+        if abs(value) >= LARGEST:
             return None
-        return str(int(value)) if value == int(value) else repr(float(value))
-    return value.isoformat() if isinstance(value, datetime.datetime) else _text(value)
+        return str(int(value)) if value == int(value) else repr(value)
+    if isinstance(value, Decimal):
+        if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
+            return None
+        return _shortest(f"{value:f}") if value else "0"
+    if isinstance(value, np.datetime64):
+        coarse = np.datetime_data(value.dtype)[0] in _COARSE
+        return None if np.isnat(value) else _shortest(np.datetime_as_string(value, "s" if coarse else None))
+    if isinstance(value, datetime.datetime):
+        moment = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+        text, plus, zone = moment.isoformat().partition("+")
+        return _shortest(text) + plus + zone
+    if isinstance(value, int):
+        return str(int(value))
+    return value.encode().decode() if isinstance(value, str) else _text(value)
+
+
+_MOST_DIGITS = 4000
+_COARSE = ("Y", "M", "W", "D", "h", "m")
+
+
+def _shortest(digits: str) -> str:
+    """Without the zeros that end a fraction."""
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 _TYPES: dict[Callable[[Any], Any], pa.DataType] = {

@@ -158,7 +158,7 @@ def _prepared(source: Source, table: ir.Table, axes: Sequence[Axis], blocks: Seq
     """
     columns: dict[str, ir.Value] = {f"key{i}": axis.key(source, table) for i, axis in enumerate(axes)}
     if UNIT in table.columns:
-        columns[UNIT] = table[UNIT]
+        columns[UNIT] = source.unit(table)
     names: dict[Any, str] = {}
     for i, block in enumerate(blocks):
         if block.where is not None:

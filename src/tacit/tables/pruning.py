@@ -13,16 +13,16 @@ from typing import Any
 import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
-__all__ = ["prune"]
+__all__ = ["prune", "used_columns"]
 
 
 def prune(query: ir.Table) -> ir.Table:
     """The same query, every selection in it cut down to the columns that are read above it."""
     root = query.op()
-    return _rebuilt(root, _used(root), {}).to_expr()
+    return _rebuilt(root, used_columns(root), {}).to_expr()
 
 
-def _used(root: ops.Relation) -> dict[Any, set[str]]:
+def used_columns(root: ops.Relation) -> dict[Any, set[str]]:
     """The columns of each relation that are read above it, found from the top down."""
     used: dict[Any, set[str]] = defaultdict(set)
     used[root] = set(root.schema)

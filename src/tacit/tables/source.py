@@ -15,14 +15,13 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import shutil
 import tempfile
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import ibis
@@ -34,9 +33,11 @@ import pyarrow as pa
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Schema
 from tacit.tables import cleaning
-from tacit.tables.files import WELL_FORMED, Part, paths_of, tables_of
+from tacit.tables.files import WELL_FORMED, Part, paths_of, tables_of, unchanged
 from tacit.tables.frames import Frame, frame_of
 from tacit.tables.pruning import prune
+from tacit.tables.silence import silent
+from tacit.tables.stored import stored_of
 
 __all__ = ["UNIT", "Source", "connect", "text_of"]
 
@@ -44,7 +45,6 @@ UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
 
 RAW = "__raw__"
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pyspark", "ibis", "duckdb")
 
 
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
@@ -74,6 +74,7 @@ class Source:
         self.backend: str = connection.name
         self.steady = release is not None
         self.assumptions: tuple[str, ...] = ()
+        self.files: Sequence[str] = ()
         self._schema = schema
         self._connection = connection
         self._show = show_engine_errors
@@ -87,9 +88,13 @@ class Source:
         If the engine fails, its message, its warnings and its log are withheld.
         """
         self.require_open()
+        with unchanged(self.files):
+            return self._run(expression)
+
+    def _run(self, expression: ir.Table) -> pd.DataFrame:
         with ExitStack() as silence:
             if not self._show:
-                silence.enter_context(_silent(self._connection))
+                silence.enter_context(silent(self._connection))
             try:
                 if self._load is not None:
                     self._load()
@@ -126,6 +131,13 @@ class Source:
         if self.steady or not value.type().is_string():
             return value
         return encode(value) if self.backend == "duckdb" else value.cast("binary")
+
+    def unit(self, table: ir.Table) -> ir.Value:
+        """The unit of each row of ``table``: the one column by which units are bounded, counted and joined.
+
+        Two units are equal in it just if they are the same; see :func:`tacit.tables.cleaning.unit`.
+        """
+        return self.bytewise(table[UNIT])
 
     def category(self, name: str, key: Any) -> Any:
         """The category that a key of a grouped result stands for: a declared one, ``other`` or None."""
@@ -164,8 +176,8 @@ def connect(
     ``source``
         path, glob or list of paths of CSV files (``.csv``, ``.tsv``, also ``.gz``; UTF-8, the first line
         names the columns) or Parquet files; a pandas, polars or pyarrow frame, left unchanged until closed;
-        or an Ibis table on any backend. What an Ibis expression does to its tables comes before the
-        cleaning, and is as public as the schema.
+        or an Ibis table on DuckDB or Spark, of which see :mod:`tacit.tables.stored`. What an Ibis expression
+        does to the rows of its table comes before the cleaning, and is as public as the schema.
     ``delimiter``
         of CSV files. Files that end in ``.tsv`` are separated by tabs.
     ``memory_limit``
@@ -177,15 +189,16 @@ def connect(
     absent, or it is stored in a type that cannot be what is declared. All of these are public.
     """
     _check_names(schema)
-    paths, frame = paths_of(source), frame_of(source)
-    stored = isinstance(source, ir.Table)
-    if not stored and paths is None and frame is None:
+    names = [*schema.columns, schema.unit.column]
+    stored = stored_of(source, names) if isinstance(source, ir.Table) else None
+    paths, frame = (stored.paths, stored.frame) if stored else (paths_of(source), frame_of(source))
+    if stored is None and paths is None and frame is None:
         kinds = "a path, a glob or list of paths, a pandas, polars or pyarrow frame, or an Ibis table"
         raise InvalidValue("source", type(source).__name__, kinds)
     load: Callable[[], None] | None = None
     release: Callable[[], None] | None = None
-    if stored and source.op().find((ops.DatabaseTable, ops.SQLQueryResult)):
-        connection = source.get_backend()
+    if stored is not None and stored.connection is not None:
+        connection = stored.connection
     else:
         connection, release = _embedded(memory_limit)
     try:
@@ -197,10 +210,14 @@ def connect(
                 part, load = _registered(connection, frame, schema)
                 parts = [part]
             elif paths is not None:
-                parts = tables_of(connection, paths, delimiter)
+                wanted = names if stored is None else stored.used(names)
+                parts, load = tables_of(connection, paths, delimiter, wanted)
                 named = all(path.lower().endswith((".parquet", ".pq")) for path in paths)
+                if stored is not None:
+                    parts = [_itself(stored.on(table)) for table, _ in parts]
             else:
-                parts = [(_without_nan(source, connection.name), {name: name for name in source.columns})]
+                assert stored is not None
+                parts = [_itself(_without_nan(stored.here(), connection.name))]
         if frame is None:
             parts = [(table, {k: v for k, v in names.items() if k != UNIT}) for table, names in parts]
         cleaned = [_cleaned(table, names, schema, connection.name, named) for table, names in parts]
@@ -213,8 +230,14 @@ def connect(
     made = Source(
         table, schema, connection, show_engine_errors=show_engine_errors, load=load, release=release
     )
-    made.assumptions = () if paths is None else (WELL_FORMED,)
+    if paths is not None:
+        made.assumptions = (WELL_FORMED,)
+        made.files = paths
     return made
+
+
+def _itself(table: ir.Table) -> Part:
+    return table, {name: name for name in table.columns}
 
 
 def _without_nan(table: ir.Table, engine: str) -> ir.Table:
@@ -272,7 +295,8 @@ def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Ca
     connection.con.register("frame", layout.empty_table())
 
     def load() -> None:
-        values = [frame.values(*place) for place in places.values()]
+        taken = frame.taken([place for place, _ in places.values()])
+        values = [taken.values(i, column) for i, (_, column) in enumerate(places.values())]
         connection.con.register("frame", pa.table(values, schema=layout))
 
     return (connection.table("frame"), stored), load
@@ -356,32 +380,3 @@ def _frame(result: pa.Table) -> pd.DataFrame:
         kind = nullable.get(column.type) if column.null_count else None
         columns[name] = column.to_pandas(types_mapper=None if kind is None else lambda _, kind=kind: kind)
     return pd.DataFrame(columns)
-
-
-@contextmanager
-def _silent(connection: Any) -> Iterator[None]:
-    """Withhold warnings and logs; those of a cluster's other machines stay where they are."""
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        if connection.name == "pyspark":
-            with suppress(Exception):
-                _silence_spark(connection, stack)
-        for name, logger in list(logging.root.manager.loggerDict.items()):
-            theirs = name.partition(".")[0] in _LOGGERS
-            if theirs and isinstance(logger, logging.Logger) and not logger.disabled:
-                logger.disabled = True
-                stack.callback(setattr, logger, "disabled", False)
-        yield
-
-
-def _silence_spark(connection: Any, stack: ExitStack) -> None:
-    """Spark logs the rows on which it fails, from Python and from the JVM beside it."""
-    from pyspark.logger import PySparkLogger
-
-    for name in _LOGGERS[:2]:
-        PySparkLogger.getLogger(name)
-    context = connection._session.sparkContext
-    level = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()
-    context.setLogLevel("OFF")
-    stack.callback(context.setLogLevel, level)

@@ -12,7 +12,7 @@ import numpy as np
 from tacit import events, mechanisms
 from tacit.tables.noise import Context, Share
 from tacit.tables.release import Answer
-from tacit.tables.source import UNIT, Source
+from tacit.tables.source import Source
 from tacit.tables.statistic import Cells, Statistic
 
 __all__ = ["UnitCount"]
@@ -39,9 +39,8 @@ class UnitCount(Statistic):
 
     def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any]:
         kept = table if self.where is None else table.filter(self.where)
-        return [
-            source.run(kept.aggregate(n=kept[UNIT].nunique().cast("int64")))["n"].to_numpy(dtype=np.int64)
-        ]
+        found = source.run(kept.aggregate(n=source.unit(kept).nunique().cast("int64")))
+        return [found["n"].to_numpy(dtype=np.int64)]
 
     def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
         noise = self._noise(share, context)

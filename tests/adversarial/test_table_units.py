@@ -1,0 +1,322 @@
+"""Two people become one, or one becomes two: units that engines and conversions do not tell apart.
+
+If two units are taken for one, adding one of them shrinks the other's rows, and cells move by almost twice
+the sensitivity. If one is taken for two, it counts twice for a key. Here every person has a category of her
+own, so that the exact cells, before any noise, show who was taken for whom: each cell must be what one person
+alone adds, the number of units that of the people, and each key must be had by one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tables.conftest import THEIR_WARNINGS, duckdb_maker, registered_maker, spark_maker  # noqa: F401
+from tacit import Column, Schema, Unit
+from tacit.errors import SourceMissing
+from tacit.randomness import Source as RandomSource
+from tacit.relations import Relation
+from tacit.tables import cleaning, frames
+from tacit.tables.axes import key_axis
+from tacit.tables.discovery import Keys
+from tacit.tables.measure import FRACTIONS, ROUNDED_DOWN, Block, Measurement, measure
+from tacit.tables.noise import Context
+from tacit.tables.source import UNIT, Source, connect
+from tacit.tables.units import UnitCount
+
+pytestmark = [pytest.mark.filterwarnings(line) for line in THEIR_WARNINGS]
+
+NAMES = tuple("abcdefghijkl")
+SCHEMA = Schema(
+    {"c": Column("category", categories=NAMES), "key": Column("text")}, unit=Unit("who", rows=1)
+)
+BY = Measurement(Block("count"), (key_axis(SCHEMA, "c"),))
+CONTEXT = Context(Relation.ADD_REMOVE, SCHEMA.unit, RandomSource(0), None, concentrated=False)
+SENSITIVITY = BY.sensitivity(Relation.ADD_REMOVE, SCHEMA.unit, 1)
+
+
+def raw(kind: pa.DataType, numbers: list[int]) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.array(numbers, dtype=np.int64))])
+
+
+def undecodable(*texts: bytes) -> pa.Array:
+    ends = pa.py_buffer(np.cumsum([0, *map(len, texts)]).astype("int32"))
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, ends, pa.py_buffer(b"".join(texts))])
+
+
+NEXT = math.nextafter(0.1, 1)
+TEXTS = ["Ann", "ann", "ANN", "a\0", "a", "é", "e\u0301", "ß", "ss", "7", "07", "7.0"]
+LARGE = pa.array([Decimal(2**53), Decimal(2**53 + 1), Decimal(10**30)], pa.decimal128(38, 0))
+UNITS: dict[str, pa.Array] = {
+    "decimal": pa.array([Decimal("1.0000000001"), Decimal("1.0000000002")], pa.decimal128(38, 10)),
+    "large decimal": LARGE,
+    "whole": pa.array([2**53, 2**53 + 1, 2**63 - 1, -(2**63), 0]),
+    "unsigned": pa.array([2**64 - 1, 2**64 - 2, 2**53, 2**53 + 1], pa.uint64()),
+    "float": pa.array([0.1, NEXT, 0.0, 5e-324, 1e-300, -1.0]),
+    "single": pa.array(np.array([0.1, np.nextafter(np.float32(0.1), 1), 16777216.0], np.float32)),
+    "text": pa.array(TEXTS),
+    "codes": pa.array(TEXTS).dictionary_encode(),
+    "coded decimals": LARGE.dictionary_encode(),
+    "truth": pa.array([True, False]),
+    "date": pa.array([0, 1, -1, 2932896], pa.int32()).cast(pa.date32()),
+    "nanoseconds": raw(pa.timestamp("ns"), [0, 1, 2, 999, 1000]),
+    "zoned": raw(pa.timestamp("ns", "Europe/Paris"), [0, 1, 1_603_587_600 * 10**9, 1_603_591_200 * 10**9]),
+    "milliseconds": raw(pa.timestamp("ms"), [0, 1, 2**62, 2**62 + 1]),
+    "date64": raw(pa.date64(), [0, 1, 86_400_000]),
+}
+"""Different people, by the type in which they are stored."""
+
+TIMES = ("nanoseconds", "zoned", "milliseconds")
+
+
+def visits(who: pa.Array) -> pa.Table:
+    """Person i has 3i + 1 rows, in a category and with a key of her own."""
+    places = [i for i in range(len(who)) for _ in range(3 * i + 1)]
+    return pa.table(
+        {"who": who.take(pa.array(places)), "c": [NAMES[i] for i in places], "key": [f"k{i}" for i in places]}
+    )
+
+
+def exact(source: Source) -> np.ndarray:
+    """The cells before the noise."""
+    (cells,) = measure(source, source.table, SCHEMA.unit, [BY])
+    return cells[..., 0]
+
+
+def units(source: Source) -> int:
+    return int(UnitCount("").read(source, source.table, CONTEXT)[0][0])
+
+
+def keys(source: Source) -> list[int]:
+    """How many people have each key, where a person may count for two."""
+    found = Keys("", "key").read(source, source.table, replace(CONTEXT, unit=Unit("who", rows=2)))[0]
+    return sorted(found["n"])
+
+
+def alone(rows: int) -> int:
+    """What a person with this many rows adds to the cell of her category."""
+    return rows * math.floor(FRACTIONS / rows * ROUNDED_DOWN) if rows > 1 else FRACTIONS
+
+
+def check(source: Any, people: int) -> None:
+    """Everybody is one person."""
+    opened = connect(source, SCHEMA)
+    assert exact(opened)[:people].tolist() == [alone(3 * i + 1) for i in range(people)]
+    assert units(opened) == people
+    assert keys(opened) == [1] * people
+    opened.close()
+
+
+Make = Callable[[pa.Table], Any]
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Make:
+    def make(table: pa.Table) -> Path:
+        pq.write_table(table, tmp_path / "visits.parquet")
+        return tmp_path / "visits.parquet"
+
+    return make
+
+
+def boxed(table: pa.Table) -> pd.DataFrame:
+    """pandas with one object for each unit."""
+    who = pd.Series(table["who"].to_pylist(), dtype=object)
+    return pd.DataFrame({"who": who, "c": table["c"].to_pylist(), "key": table["key"].to_pylist()})
+
+
+FRAMES: dict[str, Make] = {
+    "arrow": lambda table: table,
+    "batch": lambda table: table.combine_chunks().to_batches()[0],
+    "pandas": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "objects": boxed,
+    "polars": lambda table: pl.from_arrow(table),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("name", UNITS)
+def test_frames(name: str, frame: str) -> None:
+    who = UNITS[name]
+    if name in ("milliseconds", "date64") and frame in ("objects", "pandas", "polars"):
+        who = who.slice(0, 2) if name == "milliseconds" else who.take([0, 2])
+    if name == "coded decimals" and frame == "polars":
+        pytest.skip("polars has no categories but text")
+    check(FRAMES[frame](visits(who)), len(who))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "registered", "parquet", "spark"])
+def test_engines(request: pytest.FixtureRequest, engine: str) -> None:
+    """Times are refused by their type, on engines and in files; everybody else is one person."""
+    make = request.getfixturevalue(engine if engine == "parquet" else f"{engine}_maker")
+    unmade = {"registered": "zoned", "duckdb": "milliseconds"}
+    names = set(UNITS) - {unmade.get(engine)}
+    if engine == "spark":
+        names = {"decimal", "float", "text", "nanoseconds"}
+    for name in sorted(names):
+        table = make(visits(UNITS[name]))
+        if name in TIMES and engine != "registered":
+            with pytest.raises(SourceMissing, match="cannot be the unit"):
+                connect(table, SCHEMA)
+        elif name == "date64":
+            check(make(visits(UNITS[name].take([0, 2]))), 2)
+        else:
+            check(table, len(UNITS[name]))
+
+
+def test_types_that_can_be_no_unit() -> None:
+    for who in ([b"a"], [[1]], [{"a": 1}], [datetime.time(1)], [datetime.timedelta(1)]):
+        with pytest.raises(SourceMissing, match="cannot be the unit"):
+            connect(visits(pa.array(who)), SCHEMA)
+
+
+def test_text_in_a_file_is_taken_as_it_is_written(tmp_path: Path) -> None:
+    table = visits(pa.array(["7", "07", "7.0", "7e0", "Ann", "ann", "é", "e\u0301", "NULL", "nan"]))
+    table.to_pandas().to_csv(tmp_path / "visits.csv", index=False)
+    check(tmp_path / "visits.csv", 10)
+
+
+COLLATIONS = {
+    "column": "CREATE TABLE t (who VARCHAR COLLATE NOCASE, c VARCHAR, key VARCHAR)",
+    "accents": "CREATE TABLE t (who VARCHAR COLLATE NOCASE.NOACCENT, c VARCHAR, key VARCHAR)",
+    "connection": "SET default_collation = 'NOCASE'; CREATE TABLE t (who VARCHAR, c VARCHAR, key VARCHAR)",
+}
+
+
+def collated(statement: str) -> Any:
+    connection = ibis.duckdb.connect()
+    connection.con.execute(statement)
+    connection.con.register("incoming", visits(pa.array(["Ann", "ANN", "Ánn", "bob", "BOB"])))
+    connection.con.execute("INSERT INTO t SELECT * FROM incoming")
+    return connection.table("t")
+
+
+@pytest.mark.parametrize("name", COLLATIONS)
+def test_collations_of_duckdb(name: str) -> None:
+    check(collated(COLLATIONS[name]), 5)
+
+
+def test_collations_of_spark(spark_maker: Any) -> None:  # noqa: F811
+    stored = spark_maker(visits(pa.array(["Ann", "ANN", "bob"])))
+    connection = stored.get_backend()
+    session = connection._session
+    lax = session.table(stored.get_name()).selectExpr("who COLLATE UTF8_LCASE AS who", "c", "key")
+    lax.localCheckpoint().createOrReplaceTempView("lax")
+    check(connection.table("lax"), 3)
+
+
+PARIS = datetime.timezone(datetime.timedelta(hours=1))
+NOON = datetime.datetime(2020, 1, 1, 12)
+SAME: dict[str, list[Any]] = {
+    "zeros": [0.0, -0.0],
+    "blanks": ["a", " a", "a\t"],
+    "numbers": [1, 1.0, "1", Decimal("1.00"), np.int8(1), np.float32(1)],
+    "decimals": [Decimal("1.1"), Decimal("1.10"), 1.1, "1.1"],
+    "nothing": [0, -0.0, Decimal("-0.00"), "0"],
+    "zones": [NOON.replace(tzinfo=datetime.UTC), NOON.replace(hour=13, tzinfo=PARIS)],
+    "resolutions": [NOON, np.datetime64("2020-01-01T12", "h"), np.datetime64(NOON, "ns"), pd.Timestamp(NOON)],
+}
+APART: dict[str, list[Any]] = {
+    "decimals": [Decimal("1.1"), Decimal("1.10000000000000000001"), Decimal(2**53 + 1), Decimal(2**53)],
+    "nanoseconds": [pd.Timestamp(1), pd.Timestamp(2), np.datetime64(3, "ns"), np.datetime64(4, "ns")],
+    "types": [1, True, "x", datetime.date(2020, 1, 1), NOON],
+    "texts": ["Ann", "ann", "a", "a\0", "é", "e\u0301"],
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_person_in_several_spellings(name: str) -> None:
+    spellings = SAME[name]
+    table = {"who": pd.Series(spellings, dtype=object), "c": "a", "key": "k"}
+    source = connect(pd.DataFrame(table), SCHEMA)
+    assert exact(source)[0] <= FRACTIONS
+    assert (units(source), keys(source)) == (1, [1])
+
+
+@pytest.mark.parametrize("name", APART)
+def test_several_people_in_one_column_of_objects(name: str) -> None:
+    people = APART[name]
+    places = [i for i in range(len(people)) for _ in range(3 * i + 1)]
+    columns = {"c": [NAMES[i] for i in places], "key": [f"k{i}" for i in places]}
+    check(pd.DataFrame({"who": pd.Series([people[i] for i in places], dtype=object), **columns}), len(people))
+
+
+@pytest.mark.parametrize("engine", ["arrow", "duckdb", "spark"])
+def test_one_zero(request: pytest.FixtureRequest, engine: str) -> None:
+    table = pa.table({"who": [0.0, -0.0], "c": ["a", "a"], "key": ["k", "k"]})
+    stored = table if engine == "arrow" else request.getfixturevalue(f"{engine}_maker")(table)
+    source = connect(stored, SCHEMA)
+    assert exact(source).sum() == alone(2)
+    assert (units(source), keys(source)) == (1, [1])
+
+
+BAD = undecodable(b"\xff", b"\xfe", b"Ann", b"\xed\xa0\x80", b"\xef\xbf\xbd")
+
+
+def test_undecodable_text_is_no_unit() -> None:
+    """Replaced, the first two and the last would be one person."""
+    source = connect(visits(BAD), SCHEMA)
+    assert np.nonzero(exact(source))[0].tolist() == [2, 4]
+    assert units(source) == 2
+    halves = pd.DataFrame({"who": pd.Series(["a\ud800", "a?"], dtype=object), "c": "a", "key": "k"})
+    assert units(connect(halves, SCHEMA)) == 1
+
+
+def neighbours(who: pa.Array) -> float:
+    """How far the last person's nine rows, in a category of her own, move all cells, in sensitivities."""
+    others = pa.table({"who": who[:-1], "c": ["a"] * (len(who) - 1), "key": ["k"] * (len(who) - 1)})
+    hers = pa.table({"who": who[-1:].take(pa.array([0] * 9)), "c": ["b"] * 9, "key": ["k"] * 9})
+    with_her, without = (
+        exact(connect(table, SCHEMA)) for table in (pa.concat_tables([others, hers]), others)
+    )
+    return float(np.abs(with_her - without).sum() / SENSITIVITY)
+
+
+PAIRS = {
+    "decimal": pa.array([Decimal(2**53), Decimal(2**53 + 1)], pa.decimal128(38, 0)),
+    "nanoseconds": raw(pa.timestamp("ns"), [1, 2]),
+    "bytes": undecodable(b"\xff", b"\xfe"),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_person_moves_the_cells_by_one_sensitivity(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The twin converts units as other columns: two people become one, and cells move by 1.8."""
+    assert neighbours(PAIRS[name]) <= 1
+    monkeypatch.setattr(frames, "_told_apart", frames.readable)
+    monkeypatch.setattr(
+        frames, "cast", lambda values, wanted, unit=False, cast=frames.cast: cast(values, wanted)
+    )
+    monkeypatch.setattr(cleaning, "unit", lax_unit)
+    assert neighbours(PAIRS[name]) > 1.7
+
+
+def lax_unit(value: Any) -> Any:
+    """Zeros as they are, times as the engine writes them."""
+    kind = value.type()
+    return value if kind.is_floating() else value.cast("int64" if kind.is_integer() else "string")
+
+
+def test_the_check_would_find_a_person_who_counts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "unit", lax_unit)
+    table = pa.table({"who": [0.0, -0.0], "c": ["a", "a"], "key": ["k", "k"]})
+    assert keys(connect(table, SCHEMA)) == [2]
+
+
+def test_the_check_would_find_a_collation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Source, "unit", lambda self, table: table[UNIT])
+    source = connect(collated(COLLATIONS["column"]), SCHEMA)
+    assert units(source) == 3
