@@ -65,7 +65,7 @@ def surprising(law: Law, weights: Array, distance: Array, miss: float) -> NDArra
     if law.gaussian:
         return np.asarray(left > -ndtri(miss / 2) * np.sqrt((size**2).sum(axis=-1)) * (1 + 1e-9))
     if size.shape[-1] <= 4:
-        return (left > 0) & (_few(size, np.maximum(left, 0), miss) < miss * 0.99)
+        return np.asarray((left > 0) & (_few(size, np.maximum(left, 0), miss) < miss * 0.99))
     flat = size.reshape(-1, size.shape[-1])
     ends = np.array([reach(False, tuple(_raised(one)), miss) for one in flat]).reshape(size.shape[:-1])
     return np.asarray(left > ends)

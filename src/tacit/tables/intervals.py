@@ -171,7 +171,8 @@ def _spread(block: _Block, law: Law, miss: float) -> Ends:
     bottom = 0.0 if block.cells.shape[-1] == 3 else -0.5
 
     def largest(theta: Array) -> Array:
-        return np.maximum(np.abs(lowest - theta[..., None]), np.abs(highest - theta[..., None]))
+        t = theta[..., None]
+        return np.asarray(np.maximum(np.abs(lowest - t), np.abs(highest - t)))
 
     start = np.full(block.mass.shape, bottom)
     high = _end(lambda t: _beyond(t * after_first - most, largest(t), law, miss), start, 0.5)

@@ -74,7 +74,7 @@ class Plan:
     @property
     def located(self) -> Array:
         """How many rows from the quantile candidates are looked for: where the choice errs by a quarter."""
-        return np.maximum(AWAY * self._near, 4 * np.array(self.scales))
+        return np.asarray(np.maximum(AWAY * self._near, 4 * np.array(self.scales)))
 
     def cuts(self, values: Whole, low: Whole, high: Whole, last: int) -> Whole:
         """Four cuts for every quantile of every group: far and near below the value, near and far above.
@@ -87,7 +87,7 @@ class Plan:
         far = np.minimum(values - np.ceil(FAR * part * down).astype(np.int64), near - 1)
         beyond = values + np.floor(part * up).astype(np.int64) + 1
         farther = np.maximum(values + np.ceil(FAR * part * up).astype(np.int64) + 1, beyond + 1)
-        return np.clip(np.stack([far, near, beyond, farther], axis=-1), 0, last + 1)
+        return np.asarray(np.clip(np.stack([far, near, beyond, farther], axis=-1), 0, last + 1))
 
     def ends(self, parts: Array, cuts: Whole, values: Whole, last: int) -> tuple[Whole, Whole]:
         """The ends of every interval, as candidates; ``parts`` are the noisy rows between the cuts."""
