@@ -67,7 +67,7 @@ class Release:
         return answer.show(answer.values)
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> tuple[Any, Any]:
-        """Where the true answer of these data lies, with at least this probability: (low, high), like the value.
+        """Where the true answer of these data lies, at least this probably: (low, high), like the value.
 
         It accounts for the noise, not for sampling: the truth meant is what the same statistic on the
         bounded data would be without noise, not a population's parameter. That holds for every data set,
