@@ -229,13 +229,14 @@ def test_intervals_where_people_have_several_rows(ask: Any) -> None:
 def test_intervals_of_a_median(concentrated: bool) -> None:
     """The noise is hundreds of rows in rank, and there are two rows to a candidate.
 
-    Permute-and-flip errs less than the exponential mechanism, for which the interval is made.
+    Ends are accepted only where the noise on their ranks leaves no doubt: among so many rows they cover more
+    often than they promise. What they do among few rows is in tests/adversarial/test_table_intervals.py.
     """
     question = Repeated(lambda b: b.median("score"), 0.1)
     question.context = replace(question.context, concentrated=concentrated)
     truth = DATA.score.median()
     answers = list(question.answers(600))
-    check_share(covered(iter(answers), truth), 600, at_least=not concentrated)
+    check_share(covered(iter(answers), truth), 600, at_least=True)
     off = np.array([(DATA.score < float(answer.values)).mean() for answer in answers]) - 0.5
     assert np.abs(off).mean() * ROWS < 2 / (0.1 * 0.8), "farther off in rank than the noise allows"
 

@@ -221,17 +221,21 @@ def test_a_row_moves_no_score_of_a_quantile_farther_than_claimed(fraction: float
     """By max(q, 1−q) when it is added, by 1 when it is replaced; and some row does move one as far."""
     rng = np.random.default_rng(8)
     reached, replaced = 0.0, 0.0
+
+    def scores(rows: np.ndarray) -> np.ndarray:
+        return _scores(rows * FRACTIONS, FRACTIONS, fraction, 1.5, scale)
+
     for _ in range(2000):
-        counts = rng.integers(0, rng.choice([2, 12, 200]), 9).astype(float)
-        before = _scores(counts, fraction, 1.5, scale)
+        counts = rng.integers(0, rng.choice([2, 12, 200]), 9)
+        before = scores(counts)
         added, moved = counts.copy(), counts.copy()
         added[rng.integers(9)] += 1
         here, there = rng.permutation(9)[:2]
         if counts[here] > 0:
             moved[here] -= 1
             moved[there] += 1
-        reached = max(reached, np.abs(_scores(added, fraction, 1.5, scale) - before).max())
-        replaced = max(replaced, np.abs(_scores(moved, fraction, 1.5, scale) - before).max())
+        reached = max(reached, np.abs(scores(added) - before).max())
+        replaced = max(replaced, np.abs(scores(moved) - before).max())
     assert reached == pytest.approx(max(fraction, 1 - fraction))
     assert replaced == pytest.approx(1.0)
 

@@ -2,7 +2,8 @@
 
 Neither command prints a value of a row. Both take the first line of a CSV as its column names; a CSV
 without such a line would have its first row read as names, which no program can tell for sure.
-``init``, which prints names, therefore refuses a first line that looks like values.
+``init``, which prints names and is for the curator of the data, therefore refuses a first line that looks
+like values. ``check`` says no more about that line than which declared columns it names.
 """
 
 from __future__ import annotations
@@ -154,9 +155,16 @@ def _known(column: Column) -> str:
 
 def _compare(schema: Schema, source: str, delimiter: str) -> None:
     file = _files(source)[0]
-    there = [name for name, _ in _parquet([file])] if _is_parquet(file) else _header(file, delimiter)
+    parquet = _is_parquet(file)
+    there = [name for name, _ in _parquet([file])] if parquet else _first_line(file, delimiter)
     wanted = dict.fromkeys([*schema, *([schema.unit.column] if schema.unit.column is not None else [])])
     absent = [name for name in wanted if name not in there]
+    if absent and not parquet:
+        typer.echo(
+            f"{source} lacks {_names(absent)} in its first line, read with --delimiter {delimiter!r}.",
+            err=True,
+        )
+        raise typer.Exit(1)
     if absent:
         alike = {name.strip().casefold(): name for name in there}
         hints = [
@@ -303,16 +311,26 @@ def _describe(reader: str, parameters: list[object], kind: str) -> list[tuple[st
     return [(str(row[0]), str(row[1])) for row in rows]
 
 
-def _header(file: Path, delimiter: str) -> list[str]:
-    """The first line of a CSV that is not blank. The pinned dialect keeps rows from passing for it."""
+def _first_line(file: Path, delimiter: str, errors: str = "surrogateescape") -> list[str]:
+    """The first line of a CSV that is not blank, which may be a row; empty if there is none.
+
+    The pinned dialect keeps rows from passing for it.
+    """
     try:
         with (gzip.open if file.suffix == ".gz" else open)(
-            file, "rt", encoding="utf-8-sig", newline=""
+            file, "rt", encoding="utf-8-sig", newline="", errors=errors
         ) as opened:
-            names = next((line for line in csv.reader(opened, delimiter=delimiter) if line), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+            line = next((line for line in csv.reader(opened, delimiter=delimiter) if line), [])
+    except csv.Error:
+        return []
+    except (OSError, EOFError, UnicodeDecodeError):
         raise SourceMissing(f"{file} is neither a CSV of UTF-8 text nor Parquet.", "Convert it.") from None
-    names = [name.strip() for name in names]
+    return [name.strip() for name in line]
+
+
+def _header(file: Path, delimiter: str) -> list[str]:
+    """The names in the first line of a CSV, for the curator: messages say where it is odd, not what it is."""
+    names = _first_line(file, delimiter, errors="strict")
     if not any(names):
         raise SourceMissing(f"{file} has no line of column names.", "Add one.")
     if len(names) == 1 and (other := [mark for mark in ";\t|," if mark in names[0]]):

@@ -92,26 +92,69 @@ class Keys(Statistic):
         noise = self._noise(share, context)
         exact = cells[0].sort_values("key", ignore_index=True)
         noisy = noise(exact["n"].to_numpy(dtype=np.int64))
-        passed = noisy >= self.threshold(share, context)
+        threshold = self.threshold(share, context)
+        passed = noisy >= threshold
         order = np.argsort(-noisy[passed], kind="stable")
         names = pd.Index(exact["key"][passed].to_numpy()[order], name=self.column)
         counts = noisy[passed][order]
         return Answer(
             counts,
-            lambda confidence, simultaneous: self._interval(noise, counts, confidence, simultaneous),
+            lambda confidence, simultaneous: self._interval(
+                noise, counts, threshold, (1 - confidence) / (max(1, counts.size) if simultaneous else 1)
+            ),
             lambda numbers: pd.Series(numbers, index=names),
         )
 
     @staticmethod
-    def _interval(
-        noise: mechanisms.DiscreteLaplace, counts: Any, confidence: float, simultaneous: bool
-    ) -> Any:
-        low, high = noise.interval(confidence, coordinates=max(1, counts.size) if simultaneous else 1)
-        return counts + low, counts + high
+    def _interval(noise: mechanisms.DiscreteLaplace, counts: Any, threshold: int, miss: float) -> Any:
+        """Where the true counts lie, given that the keys are shown.
+
+        Shown is what noise lifted to the threshold τ: given that, a count near τ is rather too large. So
+        the distribution of the noisy count Y is taken as it is among those of at least τ. With more units
+        that have the key, Y is stochastically larger there too (the noise is log-concave); the interval
+        holds every number n of units, at least 1, for which neither P(Y ≥ y | Y ≥ τ) nor P(Y ≤ y | Y ≥ τ)
+        is below ``miss``/2. It misses the truth of a shown key with probability at most ``miss``, and of
+        all keys that are shown at once with as many times that. For n ≤ τ the first is e^(−(y−τ)/s),
+        whatever n is: then the lower end is 1.
+        """
+        rate, half = noise.epsilon / noise.sensitivity, miss / 2 * (1 - 1e-9)
+        seen = np.asarray(counts, dtype=np.int64)
+
+        def few_enough(number: Any) -> Any:
+            """Whether P(Y ≤ y | Y ≥ τ) ≥ half, so that ``number`` is not too large."""
+            above = np.exp(_log_tail(seen + 1 - number, rate) - _log_tail(threshold - number, rate))
+            return 1 - above >= half
+
+        def many_enough(number: Any) -> Any:
+            """Whether P(Y ≥ y | Y ≥ τ) ≥ half, so that ``number`` is not too small."""
+            return _log_tail(seen - number, rate) - _log_tail(threshold - number, rate) >= math.log(half)
+
+        reach = np.int64(math.ceil(math.log(4 / half) / rate) + 2)
+        high = _last(few_enough, seen, seen + reach)
+        low = -_last(lambda number: many_enough(-number), -seen, -np.maximum(seen - reach, 1))
+        return np.where(many_enough(np.ones_like(seen)), 1, low), high
 
     def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
         half = float(self._noise(share, context).interval()[1])
         return half, f"keys that fewer than about {self.threshold(share, context)} units have stay unknown"
+
+
+def _log_tail(number: Any, rate: float) -> Any:
+    """ln P(N ≥ number) of discrete Laplace noise: r^k/(1 + r) from 1 on, its complement below."""
+    ratio = math.exp(-rate)
+    upper = -rate * np.maximum(number, 1) - math.log1p(ratio)
+    lower = np.log1p(-np.exp(-rate * np.maximum(1 - number, 1)) / (1 + ratio))
+    return np.where(number >= 1, upper, lower)
+
+
+def _last(holds: Callable[[Any], Any], start: Any, end: Any) -> Any:
+    """The last whole number from ``start`` to ``end`` that holds, where all that do come first."""
+    inner, outer = np.array(start), np.array(end) + 1
+    while (outer - inner > 1).any():
+        middle = (inner + outer) // 2
+        good = holds(middle)
+        inner, outer = np.where(good, middle, inner), np.where(good, outer, middle)
+    return inner
 
 
 def exponents(column: str, kind: str) -> Bins:

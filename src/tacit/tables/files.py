@@ -24,7 +24,7 @@ import gzip
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ibis.expr.types as ir
@@ -149,22 +149,31 @@ def _layout(path: str, delimiter: str, wanted: Collection[str | None]) -> _Layou
             mark = "\t" if delimiter == "," and lowered.removesuffix(".gz").endswith(".tsv") else delimiter
             names = _header(path, mark)
             return mark, _distinct(path, names, names), ()
-    except (OSError, EOFError, csv.Error, pa.ArrowException) as error:
+    except (OSError, EOFError, pa.ArrowException) as error:
         reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise SourceMissing(f"{path!r} cannot be read{reason}.", _READABLE, path=path) from None
     raise SourceMissing(f"{path!r} is no kind of file that is known by its ending.", _READABLE, path=path)
 
 
 def _header(path: str, delimiter: str) -> tuple[str, ...]:
-    """The names in the first line. Bytes that are not UTF-8 matter there and nowhere else."""
+    """The names in the first line, empty for one that stands there twice or is not UTF-8.
+
+    If the file has no line of names, this is somebody's row. So nothing in it is complained of here: whether
+    the declared columns are among the names is all that matters.
+    """
     start: Any = gzip.open if path.lower().endswith(".gz") else open
-    with start(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+    names: list[str] = []
+    with (
+        start(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
+        suppress(csv.Error),
+    ):
         names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
-    if not any(names):
-        raise SourceMissing(f"{path!r} has no first line of column names.", "Add one.", path=path)
-    if any("\ud800" <= character <= "\udfff" for name in names for character in name):
-        raise SourceMissing(f"The first line of {path!r} is not UTF-8.", "Convert the file.", path=path)
-    return tuple(names)
+    times = Counter(names)
+    return tuple(name if times[name] == 1 and _is_utf8(name) else "" for name in names) or ("",)
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _distinct(path: str, names: Sequence[str], seen: Sequence[str]) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from tacit.tables.values import Value
 
 __all__ = ["Block", "Measurement", "measure"]
 
-FRACTIONS = 2**20
+FRACTIONS = 2**26
 """Steps of a count that can be shared between groups, where the unit is a person."""
 
 ROUNDED_DOWN = 1 - 2.0**-40

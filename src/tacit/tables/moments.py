@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue
 from tacit.schema import Schema
+from tacit.tables import intervals
 from tacit.tables.axes import Axis
+from tacit.tables.contrasts import Law, reach_of_sums
 from tacit.tables.measure import Block, Measurement
-from tacit.tables.postprocess import consistent
+from tacit.tables.postprocess import consistent, influences
 from tacit.tables.statistic import CellStatistic
 from tacit.tables.values import Scale, Value, value_of
 
@@ -112,12 +114,22 @@ def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins:
     def typical(rows: float) -> Sequence[Array]:
         return summed(np.full((*shape, 1), rows * mass / math.prod(shape)))
 
+    def enclosed(cells: Sequence[Array], laws: Sequence[Law], miss: float) -> tuple[Array, Array]:
+        values = estimate(cells)
+        reach = np.zeros(values.shape[values.ndim - len(shape) :])
+        for over, terms in influences(subsets, variances, shape).items():
+            place = tuple(slice(-1, None) if axis in over else slice(None, -1) for axis in range(len(shape)))
+            noises = [(laws[i], weight, times) for i, weight, times in terms]
+            reach[place] = reach_of_sums(noises, miss) / mass
+        return values - reach, values + reach
+
     return CellStatistic(
         label,
         parts,
         estimate,
         _show_table(axes, True),
         weights,
+        enclosed=enclosed,
         cells=True,
         margins=True,
         typical=typical,
@@ -128,8 +140,9 @@ def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins:
 def total(
     label: str, schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any
 ) -> CellStatistic:
-    """The sum of a column, each value clipped to the bounds."""
-    value = value_of(schema, column, bounds, "around_zero")
+    """The sum of a column, each value clipped to the bounds and rounded to whole steps."""
+    shared = schema.unit.column is not None
+    value = value_of(schema, column, bounds, "dense_around_zero" if shared else "around_zero")
     if value.type == "date":
         raise InvalidValue("column", column, "a number; dates have no sum")
     whole = value.whole and value.scale.step == 1
@@ -147,13 +160,20 @@ def mean(
     label: str, schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any
 ) -> CellStatistic:
     """The mean of the values that are there; n is not needed, its noise is part of the cells."""
-    value = value_of(schema, column, bounds)
+    value = value_of(schema, column, bounds, "dense")
+    extent = _extent(value.scale)
+
+    def enclosed(cells: Sequence[Array], laws: Sequence[Law], miss: float) -> tuple[Array, Array]:
+        low, high = intervals.mean(cells[0], laws[0], miss)
+        return value.scale.lower + low * extent, value.scale.lower + high * extent
+
     return CellStatistic(
         label,
         (Measurement(Block("mean", (value,), where), axes),),
-        lambda cells: value.scale.lower + _first_moment(cells[0]) * _extent(value.scale),
+        lambda cells: value.scale.lower + _first_moment(cells[0]) * extent,
         _show(axes, value.natural if value.type == "date" else None),
-        rounding=_rounding(value),
+        rounding=_rounding(value) + (0.0 if schema.unit.column is None else 2 * value.scale.step),
+        enclosed=enclosed,
         typical=lambda rows: [_evenly(rows, value.scale.width, axes, (0.5, 0.5))],
     )
 
@@ -194,14 +214,18 @@ def variance(
         spread = np.clip(second - first**2, 0, 0.25) * _sample_correction(mass / value.scale.width)
         return np.asarray(np.sqrt(spread) * extent if root else spread * extent**2)
 
+    def enclosed(cells: Sequence[Array], laws: Sequence[Law], miss: float) -> tuple[Array, Array]:
+        low, high = intervals.variance(cells[0], value.scale.width, laws[0], miss)
+        if root:
+            return np.sqrt(low) * extent, np.sqrt(high) * extent
+        return low * extent**2, high * extent**2
+
     return CellStatistic(
         label,
         (Measurement(Block("square", (value,), where), axes),),
         estimate,
         _show(axes),
-        rounding=(lambda values: extent**2 * 2**-24 / (values + extent * 2**-20))
-        if root
-        else extent**2 * 2**-24,
+        enclosed=enclosed,
         typical=lambda rows: [_evenly(rows, value.scale.width, axes, (1 / 3, 1 / 3, 1 / 3))],
     )
 
@@ -251,15 +275,30 @@ def covariance(
             return np.asarray(matrix)
         return np.asarray(matrix * np.outer(extents, extents))
 
+    def enclosed(cells: Sequence[Array], laws: Sequence[Law], miss: float) -> tuple[Array, Array]:
+        blocks = dict(zip(pairs, cells, strict=True))
+        low, high = (np.eye(len(values)) for _ in range(2))
+        for i, j in pairs:
+            if not scaled:
+                ends = intervals.covariance(blocks[i, j], width, laws[0], miss)
+                unit = extents[i] * extents[j]
+            elif i != j:
+                parts = blocks[i, i], blocks[j, j], blocks[i, j]
+                ends, unit = intervals.correlation(*parts, width, laws[0], miss), 1.0
+            else:
+                continue
+            for matrix, end in ((low, ends[0]), (high, ends[1])):
+                matrix[i, j] = matrix[j, i] = float(end) * unit
+        return low, high
+
     names = [value.column for value in values]
     return CellStatistic(
         label,
         parts,
         estimate,
         lambda matrix: pd.DataFrame(matrix, index=names, columns=names),
-        rounding=lambda matrix: (
-            2**-20 * (1 - np.eye(len(values))) if scaled else np.outer(extents, extents) * 2**-24
-        ),
+        enclosed=enclosed,
+        numbers=len(pairs) - len(values) * scaled,
         typical=lambda rows: [
             rows * width * np.array([1 / 3, 1 / 3, 1 / 3] if i == j else [0.25] * 4) for i, j in pairs
         ],
@@ -274,7 +313,7 @@ def _rounding(value: Value) -> float:
     """How far rounding moves a mean: half a step, or half a day for dates, which are shown as whole days."""
     if value.type == "date":
         return 0.5
-    return 0.0 if value.whole and value.scale.step == 1 else value.scale.step / 2
+    return 0.0 if value.exact else value.scale.step / 2
 
 
 def _evenly(rows: float, mass: int, axes: Sequence[Axis], shares: tuple[float, ...]) -> Array:

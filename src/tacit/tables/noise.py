@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from tacit import accounting, events, mechanisms
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation, Unit
+from tacit.tables.contrasts import Law
 from tacit.tables.measure import Measurement
 
-__all__ = ["DRAWS", "CellNoise", "Context", "Share", "shares"]
-
-DRAWS = 4_000
-"""How often known noise is drawn again to find where a function of several noisy cells may lie."""
+__all__ = ["CellNoise", "Context", "Share", "shares"]
 
 
 @dataclass(frozen=True)
@@ -111,14 +109,17 @@ class CellNoise:
     mechanism: mechanisms.DiscreteLaplace | mechanisms.DiscreteGaussian
 
     @classmethod
-    def bought(cls, measurement: Measurement, share: Share, context: Context) -> CellNoise:
-        """The noise that a share buys: discrete Laplace for ε, discrete Gaussian for ρ."""
+    def bought(cls, measurement: Measurement, share: Share, context: Context, finer: int = 1) -> CellNoise:
+        """The noise that a share buys: discrete Laplace for ε, discrete Gaussian for ρ.
+
+        Each step of the measurement may be counted as ``finer`` of them.
+        """
         relation, unit = context.relation, context.unit
         if share.rho is None:
-            reach = measurement.sensitivity(relation, unit, norm=1)
+            reach = finer * measurement.sensitivity(relation, unit, norm=1)
             laplace = mechanisms.DiscreteLaplace(math.ceil(reach), share.epsilon, random_state=context.random)
             return cls(measurement, laplace)
-        reach = math.nextafter(measurement.sensitivity(relation, unit, norm=2), math.inf)
+        reach = math.nextafter(finer * measurement.sensitivity(relation, unit, norm=2), math.inf)
         multiplier = 1 / math.sqrt(2 * share.rho)
         return cls(
             measurement,
@@ -130,25 +131,16 @@ class CellNoise:
         """What is charged."""
         return self.mechanism.event
 
-    @property
-    def variance(self) -> float:
-        """The variance of the noise on each cell, in steps², close enough for weights."""
-        if isinstance(self.mechanism, mechanisms.DiscreteLaplace):
-            return 2 * (self.mechanism.sensitivity / self.mechanism.epsilon) ** 2
-        return float(self.mechanism.sensitivity**2 / (2 * self.mechanism.event.rho))
-
     def __call__(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
         """The cells with noise."""
         return self.mechanism(cells)
 
-    def draws(self, generator: np.random.Generator, draws: int) -> NDArray[np.float64]:
-        """The same noise drawn anew, for intervals: the distribution is public, this is no release."""
-        size = (draws, *self.measurement.shape)
+    @property
+    def law(self) -> Law:
+        """The distribution of the noise on each cell, which is public."""
         if isinstance(self.mechanism, mechanisms.DiscreteLaplace):
-            decay = -math.expm1(-self.mechanism.epsilon / self.mechanism.sensitivity)
-            one, other = (generator.geometric(decay, size) for _ in range(2))
-            return (one - other).astype(float)
-        return np.rint(generator.normal(0.0, math.sqrt(self.variance), size))
+            return Law(self.mechanism.sensitivity / self.mechanism.epsilon, gaussian=False)
+        return Law(math.sqrt(self.mechanism.sensitivity**2 / (2 * self.mechanism.event.rho)), gaussian=True)
 
     def half_width(self, confidence: float, numbers: int) -> int:
         """How far one cell may lie from its true value, for all ``numbers`` of them at once."""

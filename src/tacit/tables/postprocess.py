@@ -6,7 +6,7 @@ Whatever is computed from a release and public facts alone is as private as the 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,25 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from tacit.tables.release import Answer
 
-__all__ = ["consistent", "integer", "non_negative", "with_margins"]
+__all__ = ["consistent", "influences", "integer", "non_negative", "with_margins"]
 
 Array = NDArray[Any]
 Subset = tuple[int, ...]
 
 
 def non_negative(answer: Answer) -> Answer:
-    """No negative numbers; the cells of a table keep their total."""
+    """No negative numbers; the cells of a table keep their total.
+
+    The interval of a count is cut off at zero. That of a sum or a mean stays, for the truth may be negative.
+    """
     inner = _inner(answer)
     cells = _simplex(inner) if answer.cells and inner.ndim else np.maximum(inner, 0)
 
     def interval(confidence: float, simultaneous: bool) -> tuple[Array, Array]:
         low, high = answer.interval(confidence, simultaneous)
-        return _containing(np.maximum(low, 0), np.maximum(high, 0), values)
+        if answer.cells:
+            low, high = np.maximum(low, 0), np.maximum(high, 0)
+        return _containing(low, high, values)
 
     values = with_margins(cells) if answer.margins else cells
     return replace(answer, values=values, interval=interval)
@@ -94,9 +99,7 @@ def consistent(measured: Mapping[Subset, Array], variances: Mapping[Subset, floa
     axes = tuple(range(len(shape)))
     lead = measured[axes].ndim - len(axes)
     table = np.zeros_like(measured[axes], dtype=float)
-    for effect in itertools.chain.from_iterable(
-        itertools.combinations(axes, r) for r in range(len(axes) + 1)
-    ):
+    for effect in _subsets(axes):
         weights, estimate = 0.0, np.zeros(())
         for margin, values in measured.items():
             if not set(effect) <= set(margin):
@@ -114,3 +117,43 @@ def consistent(measured: Mapping[Subset, Array], variances: Mapping[Subset, floa
                 estimate = np.expand_dims(estimate, lead + axis)
         table = table + estimate / np.prod([shape[axis] for axis in axes if axis not in effect], initial=1.0)
     return table
+
+
+def influences(
+    subsets: Sequence[Subset], variances: Mapping[Subset, float], shape: Subset
+) -> dict[Subset, list[tuple[int, float, int]]]:
+    """What :func:`consistent` makes of every measured number, as a weight in the numbers of the result.
+
+    All cells of the table have the same weights but for their places, and so have all its sums over the same
+    axes: the result maps these axes to (which subset was measured, weight, how many numbers have it). A
+    measured number matters by the axes in which it agrees with the place, each by 1 − 1/n or −1/n.
+    """
+    sizes = dict(enumerate(shape))
+
+    def number(axes: Iterable[int]) -> float:
+        return float(np.prod([sizes[axis] for axis in axes], initial=1.0))
+
+    def precision(margin: Subset, effect: Subset) -> float:
+        return 1 / (variances[margin] * number(set(margin) - set(effect)))
+
+    found: dict[Subset, list[tuple[int, float, int]]] = {}
+    for summed in _subsets(tuple(sizes)):
+        found[summed] = terms = []
+        for place, margin in enumerate(subsets):
+            free = tuple(axis for axis in margin if axis not in summed)
+            for agreeing in _subsets(free):
+                weight = 0.0
+                for effect in _subsets(free):
+                    shares = [(axis in agreeing) - 1 / sizes[axis] for axis in effect]
+                    total = sum(precision(other, effect) for other in subsets if set(effect) <= set(other))
+                    outside = number(set(sizes) - set(effect) - set(summed))
+                    share = float(np.prod(shares, initial=1.0))
+                    weight += precision(margin, effect) / total / outside * share
+                others = [sizes[axis] - 1 for axis in free if axis not in agreeing]
+                times = number(set(margin) & set(summed)) * float(np.prod(others, initial=1.0))
+                terms.append((place, weight, round(times)))
+    return found
+
+
+def _subsets(axes: Subset) -> list[Subset]:
+    return [subset for size in range(len(axes) + 1) for subset in itertools.combinations(axes, size)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from tacit.tables.axes import Axis, Grid, bins_of, key_axis
 from tacit.tables.discovery import BoughtBounds, Keys, LearnedBounds
 from tacit.tables.measure import FRACTIONS
 from tacit.tables.release import Release
-from tacit.tables.selection import CANDIDATES, Quantiles, Top
+from tacit.tables.selection import CANDIDATES, MOST_TOUCHED, Quantiles, Top
 from tacit.tables.statistic import Statistic
 from tacit.tables.units import UnitCount
 from tacit.tables.values import value_of
@@ -193,7 +194,7 @@ class Questions:
     ) -> Release:
         """The values below which the fractions ``q`` of the rows lie.
 
-        ``interval`` is the confidence of the interval, which costs a fifth of the epsilon; None
+        ``interval`` is the confidence of the interval, which costs a quarter of the epsilon; None
         spends everything on the value.
         """
         scalar = not hasattr(q, "__len__")
@@ -204,6 +205,9 @@ class Questions:
 
         def make(text: str, table: Any, condition: Any) -> Statistic:
             axes = _axes(table, by)
+            groups = math.prod(axis.size for axis in axes)
+            if table.unit.column is not None and groups > MOST_TOUCHED:
+                raise InvalidValue("by", groups, f"at most {MOST_TOUCHED} groups, where the unit is a person")
 
             def statistic(given: dict[str, Any]) -> Statistic:
                 value = value_of(table.schema, column, given.get(column, bounds), resolution=CANDIDATES)

@@ -67,10 +67,15 @@ class Release:
         return answer.show(answer.values)
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> tuple[Any, Any]:
-        """Where the true answer of these data lies, with this probability: (low, high), like the value.
+        """Where the true answer of these data lies, at least this probably: (low, high), like the value.
 
-        It accounts for the noise and for rounding, not for sampling: the truth meant is what the
-        same statistic on the bounded data would be without noise, not a population's parameter.
+        It accounts for the noise, not for sampling: the truth meant is what the same statistic on the
+        bounded data would be without noise, not a population's parameter. That holds for every data set,
+        few rows and equal ones included; where there is no such statistic, as of the mean of no rows, the
+        interval says nothing. Values are those of the bounded rows, a sum's rounded to 2^−26 of the larger
+        bound, the shares of a person with many rows to 2^−26 of a row. Quantiles are covered by every usual
+        convention, and the counts of keys given that the keys are shown.
+
         Each number of a table has its own interval; ``simultaneous`` makes all of them hold at once.
         """
         answer = self._filled()

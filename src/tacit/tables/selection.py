@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,32 @@ from numpy.typing import NDArray
 from tacit import events, mechanisms
 from tacit.errors import InvalidValue
 from tacit.relations import Relation
+from tacit.tables import ranks
 from tacit.tables.axes import Axis, Grid
-from tacit.tables.measure import Block, Measurement
-from tacit.tables.noise import Context, Share
+from tacit.tables.measure import FRACTIONS, Block, Measurement
+from tacit.tables.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
 from tacit.tables.statistic import Cells, Statistic, composed
 
-__all__ = ["CANDIDATES", "Quantiles", "Top"]
+__all__ = ["CANDIDATES", "MOST_TOUCHED", "Quantiles", "Top"]
 
 CANDIDATES = 16
 """log2 of the most candidates for a quantile."""
 
-ROUNDED = 2.0**-19
-"""What rounding scores to a mechanism's grid adds to the sensitivity for each group that a unit may touch."""
+LOCATED = 0.025
+"""The part of a quantile's share that each end of its interval is looked for with."""
 
-ENDS = 0.1
-"""The part of a quantile's share that each end of its interval gets."""
+CHECKED = 0.2
+"""The part of a quantile's share that the ranks of these ends are measured with."""
+
+MOST_TOUCHED = 2**20
+"""The most groups that one unit may have rows in: rounding then costs half of the ε."""
+
+TARGET_ROUNDED = 2.0**-27
+"""What rounding its target to whole steps of 2^−26 rows, counted twice, adds to a score's sensitivity."""
+
+SUM_ROUNDED = 2.0**-17
+"""What float64 adds to a count of up to 2^34 rows in fractions: twice half a unit in the last place of it."""
 
 
 def _chooser(
@@ -59,12 +70,16 @@ class Quantiles(Statistic):
 
     Several quantiles share the budget evenly and are put in order. Groups are parts: a row enters one
     (under ``replace_one``, two), and a person's rows, spread over several, shift the scores in
-    proportion, so that the losses of the parts add up to at most the ε of one choice; the sensitivity
-    is widened by what rounding the scores of each group may add. The event is one choice per quantile.
+    proportion, so that the losses of the parts add up to at most the ε of one choice. Scores are computed in
+    whole steps and exact but for the target qn, which is rounded; then the mechanism rounds them to its grid,
+    of step g ≤ 2^−21 sensitivities. In each of the T groups that a unit has rows in, a score moves by at
+    most :data:`TARGET_ROUNDED` + g more. The sensitivity Δ' that the mechanism is given satisfies
+    Δ' ≥ Δ·rows + T(TARGET_ROUNDED + 2^−21 Δ'), for T ≤ :data:`MOST_TOUCHED`. The event is one
+    choice per quantile.
 
-    The interval costs a fifth of the share. Each end is a choice of its own, aimed s rows before
-    and after the quantile; the chance that it lands beyond is e^(−s/b)/2 for scores that fall
-    by 1/b a row, and s makes that half of what the interval may miss. With ties it misses less.
+    The interval costs a quarter of the share, see :mod:`tacit.tables.ranks`: with little of it, two more
+    choices look for candidates some rows before and after the quantile, and the rest measures the ranks of
+    the ends made from them.
     """
 
     label: str
@@ -83,14 +98,24 @@ class Quantiles(Statistic):
         reach = max(fraction, 1 - fraction)
         if context.relation is Relation.REPLACE_ONE:
             reach = 2 * reach if self.axes or context.unit.column else 1.0
-        groups = math.prod(axis.size for axis in self.axes)
-        return reach * context.unit.rows * (1 + ROUNDED * (groups if self.axes else 0))
+        touched = self.touched(context)
+        if touched > MOST_TOUCHED:
+            raise InvalidValue("by", touched, f"at most {MOST_TOUCHED} groups, where the unit is a person")
+        return (reach * context.unit.rows + touched * TARGET_ROUNDED) / (1 - touched * 2.0**-21)
+
+    def touched(self, context: Context) -> int:
+        """In how many groups one unit can move scores."""
+        if not self.axes:
+            return 1
+        if context.unit.column is None:
+            return 1 if context.relation is Relation.ADD_REMOVE else 2
+        return math.prod(axis.size for axis in self.axes)
 
     def _choosers(self, share: Share, context: Context) -> dict[str, list[Any]]:
-        """One choice per fraction, for the value and for either end of its interval."""
-        parts = (
-            {"value": 1.0} if self.confidence is None else {"value": 1 - 2 * ENDS, "low": ENDS, "high": ENDS}
-        )
+        """One choice per fraction, for the value and for where to look for either end of its interval."""
+        parts = {"value": 1.0}
+        if self.confidence is not None:
+            parts = {"value": 1 - 2 * LOCATED - CHECKED, "low": LOCATED, "high": LOCATED}
         return {
             name: [
                 _chooser(share.of(part / len(self.fractions)), context, self._sensitivity(q, context), False)
@@ -99,25 +124,39 @@ class Quantiles(Statistic):
             for name, part in parts.items()
         }
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        return composed(
-            [one.event for choosers in self._choosers(share, context).values() for one in choosers]
+    def _check(self, share: Share, context: Context) -> CellNoise:
+        """The noise on the rows between the ends, in fractions of a row."""
+        measurement = self.measurements()[0]
+        return CellNoise.bought(
+            measurement, share.of(CHECKED), context, FRACTIONS // measurement.mass(context.unit)
         )
 
+    def event(self, share: Share, context: Context) -> events.Event:
+        parts = [one.event for choosers in self._choosers(share, context).values() for one in choosers]
+        if self.confidence is not None:
+            parts.append(self._check(share, context).event)
+        return composed(parts)
+
     def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        measurement = self.measurements()[0]
-        counts = cells[0][..., 0] / measurement.mass(context.unit)
+        mass = self.measurements()[0].mass(context.unit)
+        groups = cells[0].reshape(-1, self.grid.size) * (FRACTIONS // mass)
         choosers = self._choosers(share, context)
-        groups = counts.reshape(-1, self.grid.size)
-        found = {
-            name: self._laid_out(np.array([self._chosen(group, each, side) for group in groups]))
-            for (name, each), side in zip(choosers.items(), (0, -1, +1), strict=False)
-        }
-        values = found["value"]
+        chosen = np.array([self._chosen(group, choosers["value"]) for group in groups])
+        values = self._laid_out(chosen)
         if self.confidence is None:
             return Answer(values, self._no_interval, self._show)
+        check = self._check(share, context)
+        scales = [_scale(one) for one in choosers["low"]]
+        plan = ranks.Plan(self.fractions, check.law, self.confidence, scales)
+        located = {
+            side: np.array([self._chosen(group, choosers[name], side * plan.located) for group in groups])
+            for name, side in (("low", -1), ("high", +1))
+        }
+        cuts = plan.cuts(chosen, located[-1], located[+1], self.grid.size - 1)
+        noisy = check(ranks.between(groups, cuts))
         half = 0.0 if self.grid.value.whole and self.grid.value.scale.step == 1 else 0.5
-        ends = np.minimum(found["low"], values) - half, np.maximum(found["high"], values) + half
+        low, high = (self._laid_out(end) for end in plan.ends(noisy, cuts, chosen, self.grid.size - 1))
+        ends = low - half, high + half
         return Answer(
             values,
             lambda confidence, simultaneous: self._interval(ends, confidence, simultaneous),
@@ -129,13 +168,15 @@ class Quantiles(Statistic):
         laid_out = found.reshape(*shape, len(self.fractions)).astype(float)
         return laid_out[..., 0] if self.scalar else laid_out
 
-    def _chosen(self, counts: NDArray[Any], choosers: Sequence[Any], side: int) -> NDArray[Any]:
-        """A candidate for each fraction; on a side, that end of its interval. Put in order."""
-        miss = (1 - (self.confidence or 0.0)) / 2
-        picked = []
-        for fraction, choose in zip(self.fractions, choosers, strict=True):
-            rows = 2 * choose.sensitivity / choose.epsilon
-            picked.append(choose(_scores(counts, fraction, side * rows * math.log(0.5 / miss), rows)))
+    def _chosen(
+        self, cells: NDArray[Any], choosers: Sequence[Any], offsets: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """A candidate for each fraction, moved by as many rows. Put in order."""
+        moved = np.zeros(len(self.fractions)) if offsets is None else offsets
+        picked = [
+            choose(_scores(cells, FRACTIONS, fraction, float(offset), _scale(choose)))
+            for fraction, choose, offset in zip(self.fractions, choosers, moved, strict=True)
+        ]
         places = np.argsort(self.fractions, kind="stable")
         ordered = np.empty(len(picked), dtype=np.int64)
         ordered[places] = np.sort(picked)
@@ -172,22 +213,31 @@ class Quantiles(Statistic):
             "confidence",
             confidence,
             "left out: this quantile was released without an interval",
-            "Ask with interval=0.95; it costs a fifth of the epsilon.",
+            "Ask with interval=0.95; it costs a quarter of the epsilon.",
         )
 
     def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        choose = self._choosers(share, context)["value"][0]
-        rows = 2 * choose.sensitivity / choose.epsilon * math.log(20)
+        rows = _scale(self._choosers(share, context)["value"][0]) * math.log(20)
         return None, f"about ±{rows:.3g} rows in rank, and half a step of {self.grid.value.scale.step:g}"
 
 
-def _scores(counts: NDArray[Any], fraction: float, offset: float, scale: float) -> NDArray[np.float64]:
-    """−(rows that each candidate is away from the fraction, moved by ``offset`` rows)."""
-    upto = np.cumsum(counts)
-    middle = upto - counts / 2
-    target = fraction * upto[-1] + offset
-    ties = np.maximum(0.0, counts / 2 - scale)
-    scores: NDArray[np.float64] = -np.maximum(0.0, np.abs(middle - target) - ties)
+def _scale(choose: Any) -> float:
+    """b: by how many rows scores must differ for one candidate to be e times as likely as another."""
+    return float(2 * choose.sensitivity / choose.epsilon)
+
+
+def _scores(
+    cells: NDArray[np.int64], mass: int, fraction: float, offset: float, scale: float
+) -> NDArray[np.float64]:
+    """−(rows that each candidate is away from the fraction, moved by ``offset`` rows).
+
+    In whole numbers of half steps, ``mass`` steps to a row; 2^52 of them or more are the same.
+    """
+    upto = np.cumsum(cells)
+    target = round(2 * Fraction(fraction) * int(upto[-1])) + round(2 * offset * mass)
+    ties = np.maximum(0, cells - round(2 * scale * mass))
+    away = np.clip(np.abs(2 * upto - cells - target) - ties, 0, 2**52)
+    scores: NDArray[np.float64] = -away / (2.0 * mass)
     return scores
 
 
@@ -210,7 +260,8 @@ class Top(Statistic):
 
     def _chooser(self, share: Share, context: Context) -> Any:
         monotone = context.relation is Relation.ADD_REMOVE
-        return _chooser(share.of(1 / self.k), context, float(context.unit.rows), monotone)
+        reach = context.unit.rows + (SUM_ROUNDED if context.unit.column is not None else 0.0)
+        return _chooser(share.of(1 / self.k), context, reach, monotone)
 
     def event(self, share: Share, context: Context) -> events.Event:
         return composed([self._chooser(share, context).event] * self.k)

@@ -45,6 +45,13 @@ UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
 
 RAW = "__raw__"
+STORED = "the names and types in which the frame stores its columns were decided without the rows"
+"""What is assumed of a frame. ``pd.read_csv``, say, lets one row decide the type of a whole column."""
+
+_UNNAMED = (
+    "A CSV file begins with a line of names, each of them once; this one may have no first line of column "
+    "names, or another delimiter: if so, name that delimiter. The line is not shown: it may be someone's row."
+)
 
 
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
@@ -233,6 +240,8 @@ def connect(
     if paths is not None:
         made.assumptions = (WELL_FORMED,)
         made.files = paths
+    if frame is not None:
+        made.assumptions = (STORED,)
     return made
 
 
@@ -305,22 +314,19 @@ def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Ca
 def _require(names: Iterable[Any], schema: Schema, *, shown: bool) -> None:
     """Raise unless all declared columns are there.
 
-    What a CSV file without a line of names has in its first line is somebody's row, and not ``shown``.
+    What a CSV file without a line of names has in its first line is somebody's row, and not ``shown``: the
+    message is then the same, whatever is there.
     """
     known = [name for name in names if isinstance(name, str)]
     for name in (*schema.columns, schema.unit.column):
         if name is None or name in known:
             continue
+        if not shown:
+            raise SourceMissing(f"The source has no column {name!r}.", _UNNAMED, column=name)
         lowered = {column.lower(): column for column in known}
         close = difflib.get_close_matches(name.lower(), lowered, cutoff=0.5)
         alike = " or ".join(repr(lowered[word]) for word in close)
-        advice = f"It has {', '.join(map(repr, known)):.200}."
-        if not shown:
-            advice = f"Its first line has {len(known)} names; is it a line of names?"
-            if len(known) == 1 and set(known[0]) & set(",;|\t"):
-                advice = "Its first line has one name with a delimiter in it: name that delimiter."
-        if close:
-            advice = f"Did you mean {alike}?"
+        advice = f"Did you mean {alike}?" if close else f"It has {', '.join(map(repr, known)):.200}."
         raise SourceMissing(f"The source has no column {name!r}.", advice, column=name)
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import events
+from tacit.tables.contrasts import Law
 from tacit.tables.measure import Measurement
-from tacit.tables.noise import DRAWS, CellNoise, Context, Share
+from tacit.tables.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
 from tacit.tables.source import Source
 
@@ -23,6 +24,7 @@ __all__ = ["CellStatistic", "Statistic", "composed"]
 Array = NDArray[Any]
 Cells = NDArray[np.int64]
 Estimate = Callable[[Sequence[Array]], Array]
+Enclosed = Callable[[Sequence[Array], Sequence[Law], float], tuple[Array, Array]]
 
 
 class Statistic:
@@ -79,9 +81,10 @@ class CellStatistic(Statistic):
     for its part of the share. The estimate is post-processing.
 
     ``linear`` says that every number of the estimate is one cell times ``unit_size``; its interval is
-    then that of the noise. Otherwise the noise, whose distribution is known, is drawn again
-    and taken off the released cells: the spread of the estimate over these draws is the interval.
-    ``rounding`` is how far rounding to steps can move the estimate.
+    then that of the noise. Otherwise ``enclosed`` finds intervals from the noisy cells, the distributions of
+    their noise, and the probability with which each may miss the truth, for whatever data (see
+    :mod:`tacit.tables.intervals`). ``rounding`` is how far rounding to steps can move the estimate, and
+    ``numbers`` how many of its numbers differ, where not all of them do.
     """
 
     label: str
@@ -91,7 +94,9 @@ class CellStatistic(Statistic):
     weights: tuple[float, ...] = ()
     linear: bool = False
     unit_size: float = 1.0
-    rounding: float | Callable[[Array], Array] = 0.0
+    rounding: float = 0.0
+    enclosed: Enclosed | None = None
+    numbers: int | None = None
     cells: bool = False
     margins: bool = False
     typical: Callable[[float], Sequence[Array]] | None = field(default=None, compare=False)
@@ -120,7 +125,7 @@ class CellStatistic(Statistic):
         interval = (
             partial(self._linear_interval, noises[0], values)
             if self.linear
-            else (partial(self._simulated_interval, noises, noisy, values))
+            else partial(self._enclosing_interval, noises, noisy, values)
         )
         whole = self.cells and self.parts[0].mass(context.unit) == 1
         return Answer(values, interval, self.show, self.cells, whole, self.margins)
@@ -129,15 +134,13 @@ class CellStatistic(Statistic):
         self, noise: CellNoise, values: Array, confidence: float, simultaneous: bool
     ) -> tuple[Array, Array]:
         width = noise.half_width(confidence, max(values.size, 1) if simultaneous else 1)
-        if self.unit_size == 1 and self.rounding == 0:
-            return values - width, values + width
-        reach = width * self.unit_size + self._rounding(values)
-        return values - reach, values + reach
+        reach = width if self.unit_size == 1 else width * self.unit_size
+        return self._rounded(values - reach, values + reach)
 
-    def _rounding(self, values: Array) -> Any:
-        return self.rounding(values) if callable(self.rounding) else self.rounding
+    def _rounded(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return (low - self.rounding, high + self.rounding) if self.rounding else (low, high)
 
-    def _simulated_interval(
+    def _enclosing_interval(
         self,
         noises: Sequence[CellNoise],
         noisy: Sequence[Array],
@@ -145,23 +148,10 @@ class CellStatistic(Statistic):
         confidence: float,
         simultaneous: bool,
     ) -> tuple[Array, Array]:
-        generator = np.random.default_rng(0)
-        draws = min(DRAWS, max(200, int(5e7) // max(1, sum(part.size for part in noisy))))
-        estimates = self.estimate(
-            [
-                part[np.newaxis] - noise.draws(generator, draws)
-                for part, noise in zip(noisy, noises, strict=True)
-            ]
-        )
-        if simultaneous and values.ndim:
-            deviation = np.abs(estimates - values)
-            spread = np.maximum(np.quantile(deviation, 0.68, axis=0), 1e-300)
-            reach = np.quantile((deviation / spread).reshape(draws, -1).max(axis=1), confidence) * spread
-            low, high = values - reach, values + reach
-        else:
-            low, high = np.quantile(estimates, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
-        rounding = self._rounding(values)
-        return np.minimum(low, values) - rounding, np.maximum(high, values) + rounding
+        assert self.enclosed is not None
+        numbers = (self.numbers or max(values.size, 1)) if simultaneous else 1
+        low, high = self.enclosed(noisy, [noise.law for noise in noises], (1 - confidence) / numbers)
+        return self._rounded(np.minimum(low, values), np.maximum(high, values))
 
     def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
         noises = self._noises(share, context)
@@ -175,7 +165,7 @@ class CellStatistic(Statistic):
             return None, "depends on the number of rows: declare or guess it"
         noisy = self.typical(context.rows)
         values = self.estimate(noisy)
-        low, high = self._simulated_interval(noises, noisy, values, 0.95, False)
+        low, high = self._enclosing_interval(noises, noisy, values, 0.95, False)
         groups = math.prod(self.parts[0].shape[:-1])
         remark = (
             f"if the {context.rows} rows fall evenly into {groups} groups"

@@ -80,6 +80,11 @@ class Value:
         """Whether values are whole numbers to begin with."""
         return self.type in _WHOLE
 
+    @property
+    def exact(self) -> bool:
+        """Whether every value is a whole number of steps, so that none is rounded."""
+        return self.whole and (1 / self.scale.step).is_integer()
+
     def bounded(self, table: ir.Table) -> ir.NumericValue:
         """The values themselves, within the bounds."""
         number = numeric(table, self.column, self.type)
@@ -88,15 +93,15 @@ class Value:
     def steps(self, table: ir.Table) -> ir.IntegerValue:
         """How many steps each value lies above the lower bound: 0 … width, or NULL."""
         number = self.bounded(table)
-        if self.whole and self.scale.step == 1:
-            return number - int(self.scale.lower)
+        if self.exact:
+            return _times(number - int(self.scale.lower), self.scale.step)
         return _rounded((number.cast("float64") - float(self.scale.lower)) / self.scale.step)
 
     def signed_steps(self, table: ir.Table) -> ir.IntegerValue:
         """Each value in steps, negative where it is; for a scale around zero."""
         number = self.bounded(table)
-        if self.whole and self.scale.step == 1:
-            return number
+        if self.exact:
+            return _times(number, self.scale.step)
         return _rounded(number.cast("float64") / self.scale.step)
 
     def natural(self, numbers: Any) -> Any:
@@ -104,6 +109,11 @@ class Value:
         if self.type != "date":
             return numbers
         return EPOCH + datetime.timedelta(days=round(float(numbers)))
+
+
+def _times(number: ir.IntegerValue, step: float) -> ir.IntegerValue:
+    """Whole numbers in steps of which there are a whole number to one: exact."""
+    return number if step == 1 else number * round(1 / step)
 
 
 def _rounded(number: ir.FloatingValue) -> ir.IntegerValue:
@@ -165,13 +175,20 @@ def number_of(name: str, column: Column, given: Any) -> float:
 def value_of(
     schema: Schema, name: str, bounds: Any, scale: str = "between", resolution: int = RESOLUTION
 ) -> Value:
-    """A column of the schema on a scale made of its bounds: ``between``, ``around_zero`` or ``fine``."""
+    """A column of the schema on a scale made of its bounds.
+
+    ``between`` and ``around_zero`` have steps of at least 1 for whole columns, ``dense`` and
+    ``dense_around_zero`` as many as for others, so that parts of a value can be counted; ``fine`` is for
+    products.
+    """
     column = schema[name]
     low, high = bounds_of(name, column, bounds)
     whole = column.type in _WHOLE
     made = {
         "between": lambda: Scale.between(low, high, whole=whole, resolution=resolution),
+        "dense": lambda: Scale.between(low, high, whole=False),
         "around_zero": lambda: Scale.around_zero(low, high, whole=whole),
+        "dense_around_zero": lambda: Scale.around_zero(low, high, whole=False),
         "fine": lambda: Scale.fine(low, high),
     }[scale]()
     return Value(name, column.type, made, clipped=bounds is not None)
