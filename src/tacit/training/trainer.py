@@ -108,7 +108,7 @@ class Trainer:
             _validate.count("physical_batch", physical_batch, 1)
         if autocast not in (None, torch.bfloat16, torch.float16):
             raise InvalidValue("autocast", autocast, "torch.bfloat16, torch.float16 or None")
-        self.model, self.optimizer, self.plan = model, optimizer, plan
+        self.model, self.optimizer = model, optimizer
         self.schedule, self.callbacks = schedule, tuple(callbacks)
         self._views = _validate.count("views", views, 1)
         self._augment, self._progress = augment, progress
@@ -119,11 +119,12 @@ class Trainer:
         )  # fmt: skip
         self._average = _averaged(model, average)
         self._tail = average == "tail"
-        self._account = Account(plan, ledger, label, self._noise, self._group)
         self._checkpoint = None
         if checkpoint is not None:
             every = plan.steps_per_epoch if checkpoint_every is None else checkpoint_every
             self._checkpoint = Checkpoint(checkpoint, _validate.count("checkpoint_every", every, 1))
+        place = None if self._checkpoint is None else self._checkpoint.place
+        self._account = Account(plan, ledger, label, self._noise, self._group, place)
         self._waiting: int | None = None
         self._begun = self._stopping = self._finished = False
         self._taken = 0
@@ -135,6 +136,17 @@ class Trainer:
             return "seeded"
         double = all(each.dtype == torch.float64 for each in self.model.parameters() if each.requires_grad)
         return "float64" if double else "float32"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidValue(
+            "trainer", "copied or pickled", "begun once, where it was made: its steps are paid for once",
+            "Copy the model, or write a checkpoint and go on from it.",
+        )  # fmt: skip
+
+    @property
+    def plan(self) -> Plan:
+        """What the run does, as it is charged."""
+        return self._account.plan
 
     @property
     def clip_norm(self) -> float:
@@ -320,6 +332,7 @@ class Trainer:
             first = last
 
     def _take(self, parts: Iterable[Pair]) -> None:
+        self._account.check_process()
         self._let_gradients_go()
         self.seen = self._core.release(map(self._viewed, parts))
         self.optimizer.step()
@@ -355,7 +368,7 @@ class Trainer:
     def _finish(self) -> None:
         self._finished = True
         if self._checkpoint is not None:
-            self._checkpoint.write(self, self.step_number, self.step_number)
+            self._checkpoint.end(self, self.step_number)
         if self._average is not None and int(self._average.n_averaged):
             with torch.no_grad():
                 for mine, averaged in zip(

@@ -1,0 +1,333 @@
+"""Attacks on the account of a run: steps nobody paid for, costs forgotten, sums that move too far."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tacit
+from tacit import events
+from tacit.errors import InvalidValue, LedgerError, TacitError
+from tacit.training import Plan, Trainer, charging
+from tacit.training import step as steps
+from tacit.training.checkpoint import Checkpoint
+
+ROWS, STEPS = 40, 20
+
+
+class PowerCut(BaseException):
+    """Ends a run as a crash would."""
+
+
+def data() -> tuple[Tensor, Tensor]:
+    made = torch.Generator().manual_seed(1)
+    return torch.randn(ROWS, 3, generator=made), torch.randint(0, 2, (ROWS,), generator=made)
+
+
+def plan(**changes: Any) -> Plan:
+    facts: dict[str, Any] = {"population": ROWS, "batch_size": 8, "steps": STEPS, "delta": 1e-5}
+    return Plan(**{**facts, "noise_multiplier": 4.0, **changes})
+
+
+def trainer(planned: Plan, ledger: tacit.Ledger | None = None, **options: Any) -> Trainer:
+    model = options.pop("model", None) or nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return Trainer(model, nn.CrossEntropyLoss(), optimizer, planned, ledger, **options)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[tacit.Ledger]:
+    budget = tacit.Budget(epsilon=50.0, delta=1e-3, filter="renyi")
+    with tacit.Ledger.open(tmp_path / "study.db", budget=budget) as made:
+        yield made
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The noisy sums released, by all trainers together, with the rows each of them saw."""
+    counted: list[Any] = []
+    real = steps.PrivateStep.release
+
+    def release(self: Any, parts: Any) -> Any:
+        counted.append(self)
+        return real(self, parts)
+
+    monkeypatch.setattr(steps.PrivateStep, "release", release)
+    return counted
+
+
+class Attack:
+    """Goes on with copies of a run's file in any order, with blocks of any length, cut off at any place."""
+
+    def __init__(self, folder: Path, ledger: tacit.Ledger | None, planned: Plan, seed: int) -> None:
+        self.folder, self.ledger, self.plan = folder, ledger, planned
+        self.files = [folder / "run"]
+        self.luck = random.Random(seed)
+
+    def runs(self, times: int) -> None:
+        for _ in range(times):
+            path = self.luck.choice(self.files)
+            self._cut(self.luck.choice(["step", "claim", "claimed", "written", "none", "stop"]), path)
+            if path.exists():
+                self.files.append(self.folder / f"copy {len(self.files)}")
+                shutil.copy(path, self.files[-1])
+
+    def _cut(self, where: str, path: Path) -> None:
+        at = self.luck.randrange(1, 8)
+
+        def callback(progress: Any) -> None:
+            if progress.step % 8 == at and where == "step":
+                raise PowerCut
+            if progress.step % 8 == at and where == "stop":
+                progress.stop()
+            if self.luck.random() < 0.1:
+                self.files.append(self.folder / f"copy {len(self.files)}")
+                shutil.copy(path, self.files[-1])
+
+        def cut(kind: Any, name: str, before: bool) -> None:
+            real, left = getattr(kind, name), [self.luck.randrange(1, 4)]
+
+            def broken(*args: Any, **more: Any) -> Any:
+                left[0] -= 1
+                if before and left[0] == 0:
+                    raise PowerCut
+                result = real(*args, **more)
+                if left[0] == 0:
+                    raise PowerCut
+                return result
+
+            patch.setattr(kind, name, broken)
+
+        with pytest.MonkeyPatch.context() as patch:
+            if where in ("claim", "claimed"):
+                cut(charging.Account, "claim", where == "claim")
+            elif where == "written":
+                cut(Checkpoint, "write", False)
+            made = trainer(
+                self.plan, self.ledger, checkpoint=path, checkpoint_every=self.luck.randrange(1, 12),
+                callbacks=[callback],
+            )  # fmt: skip
+            with suppress(PowerCut, TacitError):
+                made.fit(data(), resume=path.exists())
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "poisson": {},
+    "by epoch": {"charge": "epoch"},
+    "shuffle": {"sampling": "shuffle"},
+    "fixed": {"sampling": "fixed", "relation": "replace_one"},
+}
+
+
+@pytest.mark.parametrize("kept", ["ledger", "no ledger"])
+@pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_step_is_taken_twice(
+    changes: dict[str, Any], seed: int, kept: str, tmp_path: Path, released: list[Any]
+) -> None:
+    """Copies of a checkpoint took 180, 163 and 170 steps on a charge for 100."""
+    planned = plan(**changes)
+    with tacit.Ledger.open(
+        tmp_path / "study.db", budget=tacit.Budget(50.0, 1e-3, filter="renyi"), relation=planned.relation
+    ) as ledger:
+        attack = Attack(tmp_path, ledger if kept == "ledger" else None, planned, seed)
+        attack.runs(10)
+        assert len(released) <= STEPS
+        if kept == "ledger":
+            ledger.verify()
+            charged = [entry for entry in ledger.entries() if entry.event != events.Compose(())]
+            assert len(charged) <= (4 if changes.get("charge") else 1)
+
+
+def test_the_attack_succeeds_where_intervals_are_not_compared(
+    tmp_path: Path, ledger: tacit.Ledger, released: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.ledger.posting.conflict", lambda work, earlier: None)
+
+    def reopen(self: Any, run: str, paid: int, reserved: int) -> int:
+        self.run, self.paid = run, paid
+        return reserved
+
+    monkeypatch.setattr(charging.Account, "reopen", reopen)
+    Attack(tmp_path, ledger, plan(), 0).runs(12)
+    assert len(released) > STEPS
+
+
+def blocks(path: Path, ledger: tacit.Ledger | None, every: int, **options: Any) -> Trainer:
+    return trainer(plan(), ledger, checkpoint=path, checkpoint_every=every, **options)
+
+
+def test_blocks_that_begin_elsewhere(tmp_path: Path, ledger: tacit.Ledger, released: list[Any]) -> None:
+    """Blocks of 4 and of 3 begin at different steps, and overlap all the same."""
+    path, other = tmp_path / "run", tmp_path / "copy"
+
+    def note(progress: Any) -> None:
+        if progress.step == 5:
+            shutil.copy(path, other)
+
+    blocks(path, ledger, 4, callbacks=[note]).fit(data())
+    for every in (3, 5, 7):
+        with pytest.raises(LedgerError, match="taken already"):
+            blocks(other, ledger, every).fit(data(), resume=True)
+    assert len(released) == STEPS
+
+
+def test_the_block_is_claimed_before_the_file_says_so(
+    tmp_path: Path, ledger: tacit.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    order: list[str] = []
+    for kind, name in ((charging.Account, "claim"), (Checkpoint, "write")):
+        real = getattr(kind, name)
+
+        def noted(*args: Any, real: Any = real, name: str = name) -> Any:
+            order.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(kind, name, noted)
+    with pytest.raises(PowerCut):
+        blocks(path, ledger, 4, callbacks=[_cut_at(4)]).fit(data())
+    assert order[:3] == ["write", "claim", "write"]
+
+
+def _cut_at(number: int) -> Any:
+    def cut(progress: Any) -> None:
+        if progress.step == number:
+            raise PowerCut
+
+    return cut
+
+
+def test_a_run_cut_off_between_claim_and_file_goes_on(
+    tmp_path: Path, ledger: tacit.Ledger, released: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    real = Checkpoint.write
+
+    def write(self: Any, trainer: Any, step: int, reserved: int) -> None:
+        if step == 8:
+            raise PowerCut
+        real(self, trainer, step, reserved)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "write", write)
+        with pytest.raises(PowerCut):
+            blocks(path, ledger, 4).fit(data())
+    shutil.copy(path, tmp_path / "copy")
+    with pytest.raises(LedgerError, match="taken already"):
+        blocks(tmp_path / "copy", ledger, 4).fit(data(), resume=True)
+    made = blocks(path, ledger, 4).fit(data(), resume=True)
+    assert made.step_number == STEPS
+    assert len(released) == STEPS - 4
+
+
+def test_a_label_pays_for_nothing(tmp_path: Path, ledger: tacit.Ledger, released: list[Any]) -> None:
+    """Entries at no cost that are called as a run is were taken for its charges."""
+    path = tmp_path / "run"
+    planned = plan(charge="epoch")
+    facts: dict[str, Any] = {"checkpoint": path, "checkpoint_every": 2}
+    with pytest.raises(PowerCut):
+        trainer(planned, ledger, callbacks=[_cut_at(3)], **facts).fit(data())
+    first = next(entry for entry in ledger.entries() if entry.cost.renyi > 0)
+    for _ in range(3):
+        ledger.charge(events.Compose(()), label=first.label)
+    trainer(planned, ledger, **facts).fit(data(), resume=True)
+    assert sum(entry.cost.renyi > 0 for entry in ledger.entries()) == 4
+
+
+def test_a_file_of_another_plan_is_not_paid_for(tmp_path: Path, ledger: tacit.Ledger) -> None:
+    """The file is forged to plan less noise than was paid for; anybody can compute its digest."""
+    from tacit.training import saving
+
+    path = tmp_path / "run"
+    with pytest.raises(PowerCut):
+        blocks(path, ledger, 4, callbacks=[_cut_at(3)]).fit(data())
+    tensors, facts = saving.read(path)
+    quieter = plan(noise_multiplier=0.5)
+    forged = facts["checkpoint"].replace('"noise_multiplier": 4.0', '"noise_multiplier": 0.5')
+    forged = forged.replace(f'"epsilon": {plan().epsilon}', f'"epsilon": {quieter.epsilon}')
+    saving.write(path, tensors, {"checkpoint": forged}, overwrite=True)
+    with pytest.raises(LedgerError, match="no charge"):
+        trainer(quieter, ledger, checkpoint=path).fit(data(), resume=True)
+
+
+@pytest.mark.parametrize("twice", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_trainer_is_not_copied(twice: Any, released: list[Any]) -> None:
+    """Each copy would take the step of the batch at hand once more."""
+    made = trainer(plan())
+    batches = made.batches(data())
+    batch = next(batches)
+    with pytest.raises(InvalidValue, match="paid for once"):
+        twice(made)
+    made.step(*batch)
+    with pytest.raises(InvalidValue, match="without a batch"):
+        made.step(*batch)
+    assert len(released) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("act", ["step", "stop"])
+def test_a_fork_takes_no_step_and_gives_none_back(act: str, tmp_path: Path, ledger: tacit.Ledger) -> None:
+    made = blocks(tmp_path / "run", ledger, 4)
+    batches = made.batches(data())
+    batch = next(batches)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = b"no error"
+        try:
+            if act == "step":
+                made.step(*batch)
+            else:
+                made._account.give_back(1)
+        except BaseException as error:
+            told = str(error).encode()
+        os.write(writer, told)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"process it was made in" in os.read(reader, 1000)
+    made.step(*batch)
+
+
+def test_the_plan_of_a_run_is_not_exchanged() -> None:
+    made = trainer(plan())
+    with pytest.raises(AttributeError):
+        made.plan = plan(steps=1000)  # type: ignore[misc]
+
+
+def test_two_at_once_share_the_steps(tmp_path: Path, ledger: tacit.Ledger, released: list[Any]) -> None:
+    with pytest.raises(PowerCut):
+        blocks(tmp_path / "run", ledger, 4, callbacks=[_cut_at(6)]).fit(data())
+    loops = []
+    for number, every in enumerate((3, 5, 12)):
+        shutil.copy(tmp_path / "run", tmp_path / f"copy {number}")
+        made = blocks(tmp_path / f"copy {number}", ledger, every)
+        loops.append((made, made.batches(data(), resume=True)))
+    while loops:
+        made, batches = loops.pop(0)
+        try:
+            made.step(*next(batches))
+            loops.append((made, batches))
+        except (StopIteration, LedgerError):
+            pass
+    assert len(released) <= STEPS
