@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import tacit
 from tacit import events
 from tacit.errors import InvalidValue, LedgerError, TacitError
+from tacit.randomness import Source
 from tacit.training import Plan, Trainer, charging
 from tacit.training import step as steps
 from tacit.training.checkpoint import Checkpoint
@@ -331,3 +332,114 @@ def test_two_at_once_share_the_steps(tmp_path: Path, ledger: tacit.Ledger, relea
         except (StopIteration, LedgerError):
             pass
     assert len(released) <= STEPS
+
+
+def core(examples: int, model: nn.Module | None = None) -> steps.PrivateStep:
+    planned = Plan(population=examples, batch_size=examples, steps=1, noise_multiplier=1.0, delta=1e-9)
+    made = steps.PrivateStep(
+        model or nn.Linear(3, 1, bias=False), lambda out, aim: out.flatten(1).sum(1) * aim, planned,
+        Source(random_state=1),
+    )  # fmt: skip
+    made._test_due = False
+    return made
+
+
+def moved(made: steps.PrivateStep, inputs: Tensor, row: Tensor, places: list[int]) -> float:
+    """How far the computed sum moves, in clip_norms, where a row is put in at one of these places."""
+
+    def total(rows: Tensor) -> Tensor:
+        found, _, _ = made._summed([(rows, torch.ones(len(rows)))])
+        return torch.cat([each.double().flatten() for each in found.values()])
+
+    before = total(inputs)
+    found = [total(torch.cat([inputs[:place], row, inputs[place:]])) for place in places]
+    return max(float((each - before).norm()) for each in found) / made.clip_norm
+
+
+def aligned(examples: int) -> Tensor:
+    """Rows whose gradients point into nearly the same direction."""
+    made = torch.Generator().manual_seed(examples)
+    return torch.randn(examples, 3, generator=made).abs() * torch.tensor([1.0, 0.05, 0.05])
+
+
+ROW = torch.tensor([[1.0, 0.9, 0.7]])
+
+
+def test_four_million_examples() -> None:
+    """In float32 the row that is put in first moves the sum by 2.6 clip_norms: all blocks round anew."""
+    assert moved(core(4_000_000), aligned(4_000_000), ROW, [0, 1_999_999]) <= 1.001
+
+
+@pytest.mark.parametrize("examples", [500, 2048, 2049, 16_384, 16_385, 100_000, 300_000])
+@pytest.mark.parametrize("physical", [None, 1000])
+def test_every_number_of_examples(examples: int, physical: int | None) -> None:
+    for inputs in (aligned(examples), torch.tensor([[0.6, 0.64, 0.48]]).repeat(examples, 1)):
+        made = core(examples)
+        made.physical_batch = physical
+        assert moved(made, inputs, ROW, [0, examples // 2, examples]) <= 1.001
+
+
+def test_the_row_moves_too_far_where_all_is_added_up_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.training.engine.MANY", 1 << 60)
+    monkeypatch.setattr("tacit.training.engine.EXACT", 1 << 60)
+    monkeypatch.setattr(steps, "BLOCK", 1000)
+    assert moved(core(2_000_000), aligned(2_000_000), ROW, [0, 500, 1_000_000]) > 1.01
+
+
+class Positions(nn.Module):
+    """A parameter used at many positions of each example."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.layer: nn.Module = {
+            "matrix": nn.Linear(40, 30, bias=False), "shift": nn.Linear(1, 2),
+            "lookup": nn.Embedding(5, 3), "convolution": nn.Conv1d(24, 24, 3, bias=False),
+        }[kind]  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "lookup":
+            return self.layer((x[:, :16] > 9).long())
+        if self.kind == "shift":
+            return self.layer(x[:, :16, None])
+        if self.kind == "convolution":
+            return self.layer(x[:, None, :8].expand(-1, 24, 8))
+        return self.layer(x[:, None, :].expand(-1, 16, 40))
+
+
+@pytest.mark.parametrize("examples", [2000, 9000, 20_000])
+@pytest.mark.parametrize("kind", ["matrix", "shift", "lookup", "convolution"])
+def test_many_positions(kind: str, examples: int) -> None:
+    """An example adds a term for each of its positions, of which each is rounded."""
+    torch.manual_seed(3)
+    inputs = torch.rand(examples, 40) / 100 + 1
+    row = torch.rand(1, 40) / 100 + 1
+    assert moved(core(examples, Positions(kind)), inputs, row, [0, examples]) <= 1.001
+
+
+def test_noise_is_added_to_the_sum_before_it_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without noise, what four million examples and one more release is one clip_norm apart."""
+    monkeypatch.setattr(steps, "normal", lambda source, *args: torch.zeros(args[0], dtype=args[1]))
+    monkeypatch.setattr(steps, "check_noise", lambda noise: None)
+    found = []
+    for more in (0.0, 1.0):
+        made = core(4_000_000)
+        total = {"weight": torch.tensor([[4e6 / 3 + more, 1.0, 2.0]], dtype=torch.float64)}
+        made._add_noise(total, torch.zeros(0), None)
+        step = made._steps[0]
+        given = made.model.weight.grad
+        assert given is not None
+        found.append(float(given[0, 0]) * 4_000_000)
+        assert given.dtype == torch.float32
+    assert found[1] - found[0] == pytest.approx(1.0, abs=4 * step + 4_000_000 * 2**-24)
+
+
+def test_the_rows_of_a_batch_are_in_random_order() -> None:
+    """In the order of the data, a row that is put in first would move all others to another place."""
+    seen: list[list[float]] = []
+    made = trainer(plan(batch_size=ROWS, steps=3))
+    for inputs, targets in made.batches((torch.arange(ROWS * 3.0).view(ROWS, 3), data()[1])):
+        seen.append(inputs[:, 0].tolist())
+        made.step(inputs, targets)
+    assert all(sorted(rows) == torch.arange(0, ROWS * 3.0, 3).tolist() != rows for rows in seen)
+    assert seen[0] != seen[1]

@@ -24,6 +24,7 @@ from tacit.training.losses import per_example
 from tacit.training.memory import first_pair, fitting_batch
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
+from tacit.training.sampling import disordered
 from tacit.training.saving import PATH, write
 from tacit.training.step import PrivateStep, Seen
 from tacit.training.turns import Turn
@@ -271,7 +272,7 @@ class Trainer:
         stages = list(self._stages(start))
         if stages:
             self._account.pay(stages[0][1])
-        draw = plan.sampler.draws(self._source, len(examples))
+        draw = disordered(self._source, plan.sampler.draws(self._source, len(examples)))
         if self._core.physical_batch is None and not own_loop:
             self._fit_to_memory(first_pair(examples))
         size = self._core.physical_batch or max(1, len(examples))
