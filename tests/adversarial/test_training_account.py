@@ -7,6 +7,8 @@ import os
 import pickle
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -443,3 +445,207 @@ def test_the_rows_of_a_batch_are_in_random_order() -> None:
         made.step(inputs, targets)
     assert all(sorted(rows) == torch.arange(0, ROWS * 3.0, 3).tolist() != rows for rows in seen)
     assert seen[0] != seen[1]
+
+
+def fitted(model: nn.Module, ledger: tacit.Ledger | None = None, **options: Any) -> Trainer:
+    return trainer(options.pop("plan", plan()), ledger, model=model, **options).fit(data())
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def _same(model: nn.Module) -> nn.Module:
+    return model
+
+
+def _loaded(model: nn.Module) -> nn.Module:
+    other = network()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def _pickled(model: nn.Module) -> nn.Module:
+    made: nn.Module = pickle.loads(pickle.dumps(model))
+    return made
+
+
+def _changed(model: nn.Module) -> nn.Module:
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for each in other.parameters():
+            each.add_(0.5)
+    return other
+
+
+def _by_numpy(model: nn.Module) -> nn.Module:
+    other = network()
+    with torch.no_grad():
+        for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
+            mine.copy_(torch.from_numpy(theirs.detach().numpy().copy()))
+    return other
+
+
+def _in_double(model: nn.Module) -> nn.Module:
+    other = network().double()
+    other.load_state_dict(model.state_dict())
+    return other.float()
+
+
+def _frozen_under_another_head(model: nn.Module) -> nn.Module:
+    body = model[0]  # type: ignore[index]
+    body.requires_grad_(False)
+    return nn.Sequential(body, nn.Tanh(), nn.Linear(4, 2))
+
+
+def _parameters_alone(model: nn.Module) -> nn.Module:
+    other = network()
+    other[0].weight = model[0].weight  # type: ignore[index]
+    return other
+
+
+WAYS = [
+    _same, copy.deepcopy, _loaded, _pickled, _changed, _by_numpy, _in_double, _frozen_under_another_head,
+    _parameters_alone,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_second_run_counts_the_first(way: Any, tmp_path: Path) -> None:
+    """It stated the ε of the second run alone."""
+    first = fitted(network())
+    second = fitted(way(first.model))
+    both = events.Compose((plan().event, plan().event))
+    assert second.guarantee.event == both
+    assert second.guarantee.epsilon == tacit.accounting.epsilon(both, 1e-5) > 1.2 * first.guarantee.epsilon
+    second.save(tmp_path / "model")
+    assert tacit.training.load(tmp_path / "model", copy.deepcopy(second.model)) == second.guarantee
+    assert second.epsilon() == second.guarantee.epsilon
+    third = fitted(way(second.model))
+    assert third.guarantee.event == events.Compose((plan().event,) * 3)
+
+
+def test_a_model_of_its_own_counts_nothing() -> None:
+    fitted(network())
+    assert fitted(network()).guarantee.event == plan().event
+
+
+def test_the_second_run_counts_alone_where_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.training.past.of", lambda *held: ())
+    assert fitted(fitted(network()).model).guarantee.event == plan().event
+
+
+def test_weights_of_a_snapshot_in_the_middle() -> None:
+    kept: dict[str, Any] = {}
+
+    def snapshot(progress: Any) -> None:
+        if progress.step == 3:
+            kept.update(copy.deepcopy(progress.trainer.model.state_dict()))
+
+    fitted(network(), callbacks=[snapshot])
+    other = network()
+    other.load_state_dict(kept)
+    assert fitted(other).guarantee.event == events.Compose((plan().event,) * 2)
+
+
+def test_the_state_of_an_optimiser_counts() -> None:
+    model, other = network(), network()
+    one, two = (torch.optim.Adam(each.parameters()) for each in (model, other))
+    Trainer(model, nn.CrossEntropyLoss(), one, plan()).fit(data())
+    two.load_state_dict(one.state_dict())
+    made = Trainer(other, nn.CrossEntropyLoss(), two, plan()).fit(data())
+    assert made.guarantee.event == events.Compose((plan().event,) * 2)
+
+
+def test_a_file_brings_its_runs_along(tmp_path: Path) -> None:
+    first = fitted(network())
+    first.save(tmp_path / "model")
+    code = f"""
+import torch
+from torch import nn
+from tacit.training import Plan, Trainer, load
+from tacit.training import past
+model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+load({str(tmp_path / "model")!r}, model)
+with torch.no_grad():
+    for each in model.parameters():
+        each.mul_(2)
+(run,) = past.of(model)
+print(run.number, run.alone.event.to_json())
+"""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert told.split(maxsplit=1) == [first._account.run, plan().event.to_json() + "\n"]
+
+
+def test_the_same_run_counts_once(tmp_path: Path) -> None:
+    first = fitted(network())
+    first.save(tmp_path / "model")
+    other = network()
+    tacit.training.load(tmp_path / "model", other)
+    both = nn.Sequential(*first.model[:2], nn.Linear(4, 3), copy.deepcopy(other[0]), nn.Linear(4, 2))  # type: ignore[index]
+    assert fitted(both).guarantee.event == events.Compose((plan().event,) * 2)
+
+
+def test_a_file_does_not_promise_more_than_its_runs(tmp_path: Path) -> None:
+    first = fitted(network())
+    early = first.guarantee
+    second = fitted(first.model)
+    with pytest.raises(InvalidValue, match="2 private runs"):
+        tacit.training.save(first.model, tmp_path / "model", early)
+    tacit.training.save(first.model, tmp_path / "model", second.guarantee)
+
+
+def test_the_ledger_pays_for_each_run_once(tmp_path: Path, ledger: tacit.Ledger) -> None:
+    model = network()
+    outside = fitted(model)
+    fitted(model, ledger)
+    charged = [entry.event for entry in ledger.entries()]
+    assert charged == [plan().event] * 2, "the run before was charged too: the ledger had not known of it"
+    assert outside._account.run in {entry.work.run for entry in ledger.entries() if entry.work}
+    third = fitted(model, ledger)
+    assert len(ledger.entries()) == 3
+    assert third.guarantee.event == events.Compose((plan().event,) * 3)
+    assert third.guarantee.epsilon <= ledger.spent().epsilon
+
+
+def test_other_people_are_declared(tmp_path: Path, ledger: tacit.Ledger) -> None:
+    model = network()
+    first = fitted(model)
+    louder = plan(noise_multiplier=2.0)
+    second = fitted(model, ledger, plan=louder, earlier="disjoint")
+    assert second.guarantee.event == events.Parallel((plan().event, louder.event))
+    assert first.guarantee.epsilon < second.guarantee.epsilon == pytest.approx(louder.epsilon, rel=1e-3)
+    assert "saw none of these people" in str(second.guarantee)
+    assert len(ledger.entries()) == 1
+    second.save(tmp_path / "model")
+    third = fitted(model, ledger)
+    assert third.guarantee.event == events.Compose((second.guarantee.event, plan().event))
+    with pytest.raises(InvalidValue, match="earlier"):
+        trainer(plan(), earlier="forgotten")
+
+
+def test_a_resumed_run_counts_what_came_before_it_and_itself_once(tmp_path: Path) -> None:
+    model = fitted(network()).model
+    with pytest.raises(PowerCut):
+        blocks(tmp_path / "run", None, 4, model=model, callbacks=[_cut_at(6)]).fit(data())
+    both = events.Compose((plan().event,) * 2)
+    for again in (network(), model):
+        shutil.copy(tmp_path / "run", tmp_path / "copy")
+        made = blocks(tmp_path / "copy", None, 4, model=again)
+        with suppress(LedgerError):
+            made.fit(data(), resume=True)
+            assert made.guarantee.event == both
+
+
+def test_runs_under_another_relation_have_no_common_price() -> None:
+    model = fitted(network()).model
+    with pytest.raises(InvalidValue, match="earlier run on this model"):
+        fitted(model, plan=plan(relation="replace_one"))
+
+
+def test_what_goes_on_from_a_void_run_is_void() -> None:
+    from tacit.training import past
+
+    first = fitted(network())
+    past.void(first.model, first._account.run)
+    assert fitted(_loaded(first.model)).guarantee.epsilon == float("inf")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tacit import accounting, events
+from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue, LedgerError
 from tacit.guarantee import Guarantee
 from tacit.ledger.work import Span, Work, conflict, held
 from tacit.relations import Relation
+from tacit.training import past
 from tacit.training.distributed import ALONE, Group
 from tacit.training.plan import ASSUMPTIONS, Plan
 
@@ -46,10 +48,12 @@ class Account:
 
     def __init__(
         self, plan: Plan, ledger: Ledger | None, label: str, noise: str, group: Group = ALONE,
-        place: str | None = None,
+        place: str | None = None, earlier: str = "composed",
     ) -> None:  # fmt: skip
         self.plan, self.ledger, self.noise, self.group = plan, ledger, noise, group
         self.name, self.place = label, place
+        self.disjoint = _validate.choice("earlier", earlier, past.EARLIER) == "disjoint"
+        self.before: tuple[past.Run, ...] = ()
         self.run = ""
         self.paid = self._claimed = 0
         self._process = os.getpid()
@@ -98,6 +102,26 @@ class Account:
             raise self._refused("steps after those of this checkpoint were taken already, from a copy of it")
         return max([start, *(work.taken[1] for work in later if work.taken)])
 
+    def inherit(self, runs: Iterable[past.Run]) -> None:
+        """Count the runs that the weights come from; refuse those that promise something about others."""
+        found = {run.number: run for run in (*self.before, *runs) if run.number != self.run}
+        past.check(found.values(), self.plan.guarantee())
+        self.before = past.known(found.values())
+
+    @property
+    def history(self) -> tuple[past.Run, ...]:
+        """The runs before this one, and this one as far as it is paid for."""
+        if not self.paid:
+            return self.before
+        return (*self.before, self._as_run(replace(self.plan.guarantee(self.noise), event=self._event)))
+
+    def _as_run(self, alone: Guarantee) -> past.Run:
+        return past.Run(self.run, alone, tuple(run.number for run in self.before), self.disjoint)
+
+    @property
+    def _event(self) -> events.Event:
+        return self.plan.event_of(self.paid)
+
     def _name_run(self, run: str) -> None:
         if self.run:
             raise InvalidValue("trainer", "a run already begun", "fitted once", "Make a new trainer.")
@@ -142,15 +166,28 @@ class Account:
         )
 
     def pay(self, last: int) -> None:
-        """Charge for all steps before ``last`` that are not paid yet; refused, nothing is taken."""
+        """Charge for all steps before ``last`` that are not paid yet; refused, nothing is taken.
+
+        The ledger is also charged for the runs that the weights come from, unless it was, or they were
+        declared to be of other people.
+        """
         if last <= self.paid:
             return
+        if self.before and not self.disjoint:
+            self.group.together(self._pay_before)
         span = self.paid, last
         work = Work(self.run, paid=span, taken=None if self.place else span)
         self._post(work, self.plan.event_of(_length(span)), self.label, self.noise)
         self.paid = last
         if not self.place:
             self._claimed = last
+
+    def _pay_before(self) -> None:
+        for run in self.before if self.ledger is not None else ():
+            if not self.ledger.work_of(run.number):  # type: ignore[union-attr]
+                alone, label = run.alone, f"run before {self.label} [{run.number[:8]}]"
+                work = Work(run.number)
+                self.ledger.charge(alone.event, label, delta=alone.delta, noise=alone.noise, work=work)  # type: ignore[union-attr]
 
     def claim(self, first: int, last: int) -> None:
         """Take the steps from ``first`` to before ``last``, which only one process ever can."""
@@ -193,11 +230,25 @@ class Account:
             earlier.append(work)
 
     def guarantee(self, *, stopped: bool = False) -> Guarantee:
-        """What may be promised about everything this run has released."""
+        """What may be promised about everything this run has released, the runs before it included."""
         if not self.paid:
             raise InvalidValue(
                 "trainer", "a run not begun", "fitted first", "plan.guarantee() tells what it will promise."
             )
+        alone = self._alone(stopped=stopped)
+        if not self.before:
+            return alone
+        assumptions = ("the earlier runs on this model saw none of these people",) if self.disjoint else ()
+        together = past.composed((*self.before, self._as_run(alone)), alone.delta)
+        return replace(together, assumptions=(*together.assumptions, *assumptions))
+
+    def epsilon(self, steps: int) -> float:
+        """ε of so many steps, the runs before this one included."""
+        alone = replace(self.plan.guarantee(), event=self.plan.event_of(steps))
+        return past.composed((*self.before, self._as_run(alone)), alone.delta).epsilon
+
+    def _alone(self, *, stopped: bool = False) -> Guarantee:
+        """What may be promised about this run if the weights it began with were public."""
         plan = self.plan
         assumptions: tuple[str, ...] = ASSUMPTIONS
         if self.place and self.ledger is None:
@@ -208,12 +259,11 @@ class Account:
             )
         elif stopped:
             assumptions += ("when to stop was chosen in view of nothing but what was released",)
-        event = plan.event_of(self.paid)
         epsilon = plan.epsilon
         if self.paid != plan.steps:
-            epsilon = accounting.epsilon(event, plan.delta, relation=plan.relation)
+            epsilon = accounting.epsilon(self._event, plan.delta, relation=plan.relation)
         relation = Relation.of(plan.relation)
-        return Guarantee(epsilon, plan.delta, event, relation, plan.unit, self.noise, assumptions)
+        return Guarantee(epsilon, plan.delta, self._event, relation, plan.unit, self.noise, assumptions)
 
 
 def _length(span: Span) -> int:

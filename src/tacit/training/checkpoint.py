@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tacit.errors import InvalidValue, ModelUnreadable
-from tacit.training import saving
+from tacit.training import past, saving
 
 if TYPE_CHECKING:
     from tacit.training.trainer import Trainer
@@ -71,6 +71,7 @@ class Checkpoint:
             "reserved": reserved,
             "clip_norm": trainer.clip_norm,
             "plan": _facts(trainer),
+            "before": past.packed(trainer._account.before),
             "state": {name: saving.packed(value, tensors, name) for name, value in state.items()},
         }
         group = trainer._group
@@ -110,6 +111,7 @@ class Checkpoint:
         if facts["noise"] == "seeded" and account.noise != "seeded":
             account.noise = "seeded"
         start = account.reopen(facts["run"], int(facts["paid"]), int(facts["reserved"]))
+        account.inherit(past.unpacked(facts["before"]))
         state: dict[str, Any] = {
             name: saving.unpacked(value, tensors) for name, value in facts["state"].items()
         }

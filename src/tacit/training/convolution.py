@@ -69,7 +69,7 @@ class Convolution(Mended):
         if dtype != self.grads.dtype:
             # A convolution in float64 takes longer than writing gradients out.
             total = torch.zeros(self.shape, dtype=dtype, device=self.grads.device)
-            for rows in torch.arange(len(self.grads), device=self.grads.device).split(run):
+            for rows in torch.split(torch.arange(len(self.grads), device=self.grads.device), run):
                 total += Plain(self._instantiate(rows)).weighted(weights.at(rows))
             return total
         like = self.inputs.new_empty(self.shape)

@@ -83,8 +83,8 @@ def clipped_gradient_sum(
     total: dict[str, Tensor] = {}
     norms: list[Tensor] = []
     while left:
-        some, left = tree.cut(*left[0], BLOCK)
-        clipped = clipped_gradients(model, loss, *some, clip_norm, expected=expected)
+        (some_inputs, some_targets), left = tree.cut(left[0][0], left[0][1], BLOCK)
+        clipped = clipped_gradients(model, loss, some_inputs, some_targets, clip_norm, expected=expected)
         norms.append(clipped.norms)
         for name, part in clipped.total.items():
             total[name] = total[name].add_(part) if name in total else part

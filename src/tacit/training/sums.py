@@ -46,7 +46,7 @@ def in_runs(product: Callable[..., Tensor], dtype: torch.dtype, *rows: Tensor, r
     if len(rows[0]) <= run:
         return product(*(each.to(dtype) for each in rows))
     total: Tensor | None = None
-    for parts in zip(*(each.split(run) for each in rows), strict=True):
+    for parts in zip(*(torch.split(each, run) for each in rows), strict=True):
         part = product(*(each.to(dtype) for each in parts))
         total = part.double() if total is None else total.add_(part)
     assert total is not None
