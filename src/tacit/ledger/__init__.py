@@ -2,12 +2,14 @@
 
 From the top down: ``ledger`` and ``scope`` are what users hold; ``book`` is one dataset of an
 open ledger; ``posting`` writes and ``reading`` reads; ``chain`` hashes and replays records,
-``totals`` adds costs up exactly; ``store``, ``schema`` and ``location`` are the database.
+``totals`` adds costs up exactly, ``work`` keeps the steps of a run apart; ``store``, ``schema`` and
+``location`` are the database.
 """
 
 from tacit.ledger.budget import Budget
 from tacit.ledger.entries import Charge, Entry, LabelTotal
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.scope import Scope
+from tacit.ledger.work import Work
 
-__all__ = ["Budget", "Charge", "Entry", "LabelTotal", "Ledger", "Scope"]
+__all__ = ["Budget", "Charge", "Entry", "LabelTotal", "Ledger", "Scope", "Work"]

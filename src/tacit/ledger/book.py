@@ -19,6 +19,7 @@ from tacit.ledger.budget import Budget, Terms
 from tacit.ledger.entries import Entry, LabelTotal
 from tacit.ledger.location import Location
 from tacit.ledger.store import Store
+from tacit.ledger.work import Work
 from tacit.relations import Relation, Unit
 
 __all__ = ["Book", "check_name", "datasets_in"]
@@ -78,6 +79,7 @@ class Book:
         noise: str,
         scope: str | None = None,
         partition: str | None = None,
+        work: Work | None = None,
     ) -> Entry:
         """Charge, durably, or raise BudgetExceeded with nothing written."""
         if not isinstance(event, events.Event):
@@ -91,6 +93,7 @@ class Book:
             noise=_validate.choice("noise", noise, NOISE_KINDS),
             scope=scope,
             partition=partition,
+            work=work,
         )
         outcome = posting.post_charge(self.store, self.dataset, self.terms, self._filter, request)
         if isinstance(outcome, posting.Refused):
@@ -142,6 +145,10 @@ class Book:
     def charges(self) -> list[Entry]:
         """Every charge, oldest first."""
         return reading.charges(self.store, self.dataset)
+
+    def work_of(self, run: str) -> list[Entry]:
+        """The charges of one run, oldest first."""
+        return reading.work_of(self.store, self.dataset, run)
 
     def label_totals(self) -> tuple[LabelTotal, ...]:
         """What was charged on what."""

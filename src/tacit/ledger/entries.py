@@ -11,6 +11,7 @@ from tacit.events import Event
 
 if TYPE_CHECKING:
     from tacit.accounting.filters import Cost
+    from tacit.ledger.work import Work
 
 __all__ = ["Charge", "Entry", "LabelTotal"]
 
@@ -21,7 +22,8 @@ class Entry:
 
     ``event`` is what was done, ``cost`` what the filter of that day counted for it, ``delta``
     the δ declared by the caller if any, ``noise`` the kind of noise (see
-    :data:`tacit.guarantee.NOISE_KINDS`). ``hash`` covers everything here, and the entry before.
+    :data:`tacit.guarantee.NOISE_KINDS`), ``work`` which steps of a run it pays for or takes. ``hash``
+    covers everything here, and the entry before.
     """
 
     number: int
@@ -37,6 +39,7 @@ class Entry:
     time: str
     version: str
     hash: str
+    work: Work | None = None
 
 
 @dataclass(frozen=True)

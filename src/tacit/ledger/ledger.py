@@ -34,6 +34,7 @@ from tacit.relations import Relation, Unit
 
 if TYPE_CHECKING:
     from tacit.ledger.book import Book
+    from tacit.ledger.work import Work
 
 __all__ = ["Ledger"]
 
@@ -112,16 +113,23 @@ class Ledger:
         return self._book.terms.unit
 
     def charge(
-        self, event: events.Event, label: str, *, delta: float | None = None, noise: str = "float64"
+        self,
+        event: events.Event,
+        label: str,
+        *,
+        delta: float | None = None,
+        noise: str = "float64",
+        work: Work | None = None,
     ) -> Charge:
         """Charge for ``event``, at once and durably; enter the result and release inside it.
 
         Raises :class:`tacit.errors.BudgetExceeded` if the budget would be overspent, before
         anything is touched. ``delta`` is how much of the budget's δ to convert this event at, if
         the filter has to; ``noise`` is the kind the release is made with, as in
-        :data:`tacit.guarantee.NOISE_KINDS`.
+        :data:`tacit.guarantee.NOISE_KINDS`. ``work`` says which steps of a run the entry pays for or
+        takes; :class:`tacit.errors.LedgerError`, and nothing charged, if an earlier entry has.
         """
-        return Charge(self._book.charge(event, label, delta, noise), self.location)
+        return Charge(self._book.charge(event, label, delta, noise, work=work), self.location)
 
     def preview(self, event: events.Event, *, delta: float | None = None) -> float | None:
         """ε spent in all if ``event`` were charged now, or None if it would be refused.
@@ -204,6 +212,10 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """Every charge to this dataset, oldest first."""
         return self._book.charges()
+
+    def work_of(self, run: str) -> list[Entry]:
+        """The charges of one run, which say what it has paid for and taken, oldest first."""
+        return self._book.work_of(run)
 
     def by_label(self) -> tuple[LabelTotal, ...]:
         """What was charged on what, the largest share first."""

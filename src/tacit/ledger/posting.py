@@ -17,15 +17,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from tacit.accounting import filters
-from tacit.errors import LedgerExists
+from tacit.errors import LedgerError, LedgerExists
 from tacit.events import Event
 from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import schema
 from tacit.ledger.budget import FILTERS, Terms
 from tacit.ledger.chain import ORIGIN, Record, ScopeState, worse_noise
-from tacit.ledger.reading import parse_total, read_dataset, read_terms
+from tacit.ledger.reading import parse_total, read_dataset, read_terms, works
 from tacit.ledger.store import Store
 from tacit.ledger.totals import Total
+from tacit.ledger.work import Work, conflict
 
 __all__ = ["Posted", "Refused", "Request", "create_dataset", "declare_scope", "post_charge"]
 
@@ -40,6 +41,7 @@ class Request:
     noise: str
     scope: str | None = None
     partition: str | None = None
+    work: Work | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def post_charge(
         total = parse_total(store, row.total)
         mode = row.mode or terms.budget.filter
         scope = _read_scope(store, connection, dataset, request)
+        _check_work(store, connection, dataset, request)
 
         def grown(price: filters.Cost) -> Total:
             cost = _sound(price)
@@ -205,6 +208,20 @@ def post_charge(
             mode=admission.mode,
             declared_delta=request.delta,
             noise=request.noise,
+            details=None if request.work is None else request.work.to_json(),
+        )
+
+
+def _check_work(store: Store, connection: sa.Connection, dataset: str, request: Request) -> None:
+    """Refuse steps of a run that are paid for or taken already, or taken and not paid for."""
+    if request.work is None:
+        return
+    problem = conflict(request.work, works(store, connection, dataset, request.work.run))
+    if problem is not None:
+        raise LedgerError(
+            f"Of the run {request.label!r}, {problem}.",
+            "A run is paid for once: go on from its newest checkpoint, or start another.",
+            location=store.location.name,
         )
 
 

@@ -19,6 +19,7 @@ from tacit.ledger.chain import Broken, DatasetState, Record, Replay, head_of
 from tacit.ledger.entries import Entry, LabelTotal
 from tacit.ledger.store import Store
 from tacit.ledger.totals import Total
+from tacit.ledger.work import Work
 
 __all__ = [
     "Standing",
@@ -33,6 +34,8 @@ __all__ = [
     "standing",
     "to_entry",
     "verify",
+    "work_of",
+    "works",
 ]
 
 _CHUNK = 1000
@@ -143,6 +146,37 @@ def charges(store: Store, dataset: str) -> list[Entry]:
     return [to_entry(store, _record(row), row["hash"]) for row in rows]
 
 
+def work_of(store: Store, dataset: str, run: str) -> list[Entry]:
+    """The charges of one run, oldest first."""
+    with store.read() as connection:
+        rows = [row._asdict() for row in connection.execute(_of_run(dataset, run))]
+    return [to_entry(store, _record(row), row["hash"]) for row in rows]
+
+
+def works(store: Store, connection: sa.Connection, dataset: str, run: str) -> list[Work]:
+    """What was paid for and taken of one run, oldest first."""
+    found = connection.execute(_of_run(dataset, run)).all()
+    return [_work(store, row.number, row.details) for row in found]
+
+
+def _of_run(dataset: str, run: str) -> sa.Select[Any]:
+    table = schema.entries
+    opening = Work(run).to_json().removesuffix("}")
+    return (
+        sa.select(table)
+        .where(table.c.details.is_not(None), table.c.dataset == dataset, table.c.kind == "charge")
+        .where(table.c.details.startswith(opening, autoescape=True))
+        .order_by(table.c.number)
+    )
+
+
+def _work(store: Store, number: int, text: str) -> Work:
+    try:
+        return Work.from_json(text)
+    except (TypeError, ValueError, KeyError) as error:
+        raise store.corrupted(f"is damaged at entry {number}: {error}") from error
+
+
 def to_entry(store: Store, record: Record, digest: str) -> Entry:
     """The entry that a charge's record describes."""
     try:
@@ -163,6 +197,7 @@ def to_entry(store: Store, record: Record, digest: str) -> Entry:
         time=record.time,
         version=record.version,
         hash=digest,
+        work=None if record.details is None else _work(store, record.number, record.details),
     )
 
 

@@ -77,6 +77,10 @@ entries = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
 )
 
+_SAID = entries.c.details.is_not(None)
+sa.Index("tacit_entries_said", entries.c.dataset, sqlite_where=_SAID, postgresql_where=_SAID)
+"""Finds the entries of a run without a look at all others; ledgers begun before it do without."""
+
 _SQLITE_TRIGGERS = [
     f"CREATE TRIGGER tacit_no_{verb} BEFORE {verb} ON tacit_entries "
     "BEGIN SELECT RAISE(ABORT, 'the entries of a ledger are append-only'); END"

@@ -1,8 +1,9 @@
 """Checkpoints: a run written down so that it can go on, never having taken more steps than it paid for.
 
-A checkpoint is written before a block of steps, and says which steps that block reserves. A run that
-breaks off in the middle of a block goes on *after* it, with the weights from before: steps that may
-have been taken, and seen, count as taken. A run that was stopped in order loses none.
+A block of steps is claimed (:class:`tacit.training.charging.Account`), then a checkpoint is written that says
+which steps the block reserves, then they are taken. A run that breaks off in the middle of a block goes on
+*after* it, with the weights from before: steps that may have been taken, and seen, count as taken. A
+run that was stopped in order loses none.
 
 What is in the file is post-processing of the noisy steps: parameters, averages, optimiser and schedule.
 Losses, norms and the length of the data set are not.
@@ -11,6 +12,7 @@ Losses, norms and the length of the data set are not.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tacit.errors import InvalidValue, ModelUnreadable
-from tacit.training import saving
+from tacit.training import past, saving
 
 if TYPE_CHECKING:
     from tacit.training.trainer import Trainer
@@ -36,9 +38,20 @@ class Checkpoint:
         return number >= self._reserved
 
     def begin(self, trainer: Trainer, step: int, last: int) -> None:
-        """Reserve and claim the block of steps from this one on, within what is paid up to ``last``."""
-        self.write(trainer, step, min(step + self.every, last))
-        trainer._account.claim(step)
+        """Claim and reserve the block of steps from this one on, within what is paid up to ``last``."""
+        reserved = min(step + self.every, last)
+        trainer._account.claim(step, reserved)
+        self.write(trainer, step, reserved)
+
+    def end(self, trainer: Trainer, step: int) -> None:
+        """Write the run as it was stopped in order, or ended, before ``step``."""
+        trainer._account.give_back(step)
+        self.write(trainer, step, step)
+
+    @property
+    def place(self) -> str:
+        """What tells this file apart from its copies."""
+        return hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16]
 
     def write(self, trainer: Trainer, step: int, reserved: int) -> None:
         """Write the run as it stands before ``step``, with steps up to ``reserved`` about to be taken."""
@@ -56,9 +69,9 @@ class Checkpoint:
             "noise": trainer._account.noise,
             "step": step,
             "reserved": reserved,
-            "resumed": trainer._account.resumed,
             "clip_norm": trainer.clip_norm,
             "plan": _facts(trainer),
+            "before": past.packed(trainer._account.before),
             "state": {name: saving.packed(value, tensors, name) for name, value in state.items()},
         }
         group = trainer._group
@@ -97,9 +110,8 @@ class Checkpoint:
             )  # fmt: skip
         if facts["noise"] == "seeded" and account.noise != "seeded":
             account.noise = "seeded"
-        account.reopen(facts["run"])
-        account.resumed = True
-        account.confirm(facts["paid"])
+        start = account.reopen(facts["run"], int(facts["paid"]), int(facts["reserved"]))
+        account.inherit(past.unpacked(facts["before"]))
         state: dict[str, Any] = {
             name: saving.unpacked(value, tensors) for name, value in facts["state"].items()
         }
@@ -111,7 +123,7 @@ class Checkpoint:
         if trainer._average is not None and state["average"] is not None:
             trainer._average.load_state_dict(state["average"])
         trainer._core.clip_norm = facts["clip_norm"]
-        return trainer.plan.next_start(int(facts["reserved"]))
+        return start
 
 
 def _facts(trainer: Trainer) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd
 
 from tacit.training.layers import Mended, Plain, Weights, gram_squares, row_squares
+from tacit.training.sums import RUN, in_runs
 
 # Numbers of patches written out at a time.
 _ROOM = 1 << 19
@@ -64,8 +65,18 @@ class Convolution(Mended):
     def _bulk(self, weights: Weights) -> Tensor:
         if self.held is not None:
             return self._ordered(Plain(self.held).weighted(weights)).contiguous()
+        dtype, run = weights.factors.dtype, max(1, RUN // self.grads.shape[2:].numel())
+        if dtype != self.grads.dtype:
+            # A convolution in float64 takes longer than writing gradients out.
+            total = torch.zeros(self.shape, dtype=dtype, device=self.grads.device)
+            for rows in torch.split(torch.arange(len(self.grads), device=self.grads.device), run):
+                total += Plain(self._instantiate(rows)).weighted(weights.at(rows))
+            return total
         like = self.inputs.new_empty(self.shape)
-        return self._weight_gradient(*weights.products(self.inputs, self.grads), like, self.groups)
+        return in_runs(
+            lambda inputs, grads: self._weight_gradient(inputs, grads, like, self.groups), dtype,
+            *weights.products(self.inputs, self.grads), run=run,
+        )  # fmt: skip
 
     def _weight_gradient(self, inputs: Tensor, grads: Tensor, like: Tensor, groups: int) -> Tensor:
         none = [0] * len(self.stride)

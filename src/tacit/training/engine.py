@@ -28,6 +28,7 @@ from tacit.training.routes import (
     layer_input,
     routes_for,
 )
+from tacit.training.sums import BLOCK, EXACT, MANY
 from tacit.training.tape import OtherRows, Pieces, Tape
 from tacit.training.verifying import holds
 from tacit.training.views import grouped
@@ -61,6 +62,7 @@ def clipped_gradient_sum(
     no examples                 zeros, and no norms
     frozen parameter            not in the sum
     unused parameter            zeros
+    more than 2048 examples     the sum is in float64: :mod:`tacit.training.sums`
     ==========================  =====================================================
 
     The model is left as it was: hooks, ``requires_grad``, ``.grad`` and mode.
@@ -76,8 +78,17 @@ def clipped_gradient_sum(
     tensor([[0.6600, 0.8800]]) tensor([10.0000,  0.1000])
     """
     clip_norm = checked_clip_norm(clip_norm)
-    clipped = clipped_gradients(model, loss, inputs, targets, clip_norm)
-    return clipped.total, clipped.norms
+    expected = tree.examples(inputs, targets)
+    left: list[Any] = [(inputs, targets)]
+    total: dict[str, Tensor] = {}
+    norms: list[Tensor] = []
+    while left:
+        (some_inputs, some_targets), left = tree.cut(left[0][0], left[0][1], BLOCK)
+        clipped = clipped_gradients(model, loss, some_inputs, some_targets, clip_norm, expected=expected)
+        norms.append(clipped.norms)
+        for name, part in clipped.total.items():
+            total[name] = total[name].add_(part) if name in total else part
+    return total, torch.cat(norms)
 
 
 @dataclass(frozen=True)
@@ -102,13 +113,15 @@ def clipped_gradients(
     rule: Clipping = _FLAT,
     views: int = 1,
     autocast: torch.dtype | None = None,
+    expected: int = 0,
 ) -> Clipped:
     """:func:`clipped_gradient_sum` with another rule, several views of each example, or autocast.
 
     With ``views`` an example is that many consecutive entries of every tensor, and its gradient is
     the mean over them, clipped as one: the sensitivity does not depend on the number of views
     (De et al. 2022). Under ``autocast`` layers run in that precision; norms and sums are computed in
-    float32 from the same numbers, so that what is summed is what was measured.
+    float32 from the same numbers, so that what is summed is what was measured. Of a batch of many
+    ``expected`` examples the sum is in float64 (:mod:`tacit.training.sums`).
     """
     entries = tree.examples(inputs, targets)
     if entries % views:
@@ -117,8 +130,9 @@ def clipped_gradients(
     parts = Parts(model)
     trainable = parts.trainable
     like = next(iter(trainable.values()))
+    widths = {name: summed(each.dtype, expected) for name, each in trainable.items()}
     if entries == 0:
-        total = {name: torch.zeros_like(each, dtype=wide(each.dtype)) for name, each in trainable.items()}
+        total = {name: torch.zeros_like(each, dtype=widths[name]) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
     with _precision(like.device, autocast), as_written(parts.compiled, frozen=False):
@@ -141,17 +155,24 @@ def clipped_gradients(
         else:
             weights, norms = {}, like.new_zeros(entries // views)
         total = {
-            name: pieces.pop(name).weighted(weights[name].to(wide(each.dtype)))
+            name: pieces.pop(name)
+            .weighted(weights[name].to(wide(each.dtype, expected > EXACT)))
+            .to(widths[name])
             if name in pieces
-            else torch.zeros_like(each, dtype=wide(each.dtype))
+            else torch.zeros_like(each, dtype=widths[name])
             for name, each in trainable.items()
         }
     return Clipped(total, norms, losses)
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The precision in which a parameter of this one is summed: at least float32."""
-    return torch.promote_types(dtype, torch.float32)
+def wide(dtype: torch.dtype, exact: bool = False) -> torch.dtype:
+    """The precision in which gradients of a parameter of this one are computed: at least float32."""
+    return torch.promote_types(dtype, torch.float64 if exact else torch.float32)
+
+
+def summed(dtype: torch.dtype, expected: int) -> torch.dtype:
+    """The precision in which so many gradients of a parameter of this one are summed."""
+    return wide(dtype, expected > MANY)
 
 
 def _precision(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[Any]:

@@ -15,6 +15,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from tacit.training.sums import RUN, outer_products, weighted_rows
+
 # A squared norm from Gram matrices that cancelled to less than this share of its terms is
 # computed again from the gradient itself.
 _CANCELLED = 1e-4
@@ -76,7 +78,10 @@ class Piece(ABC):
 
     @abstractmethod
     def weighted(self, weights: Weights) -> Tensor:
-        """Sum over examples of factor × gradient; a dropped example adds 0, NaN or not."""
+        """Sum over examples of factor × gradient, in the precision of the factors, or in float64.
+
+        A dropped example adds 0, NaN or not. How many are added up in float32: :mod:`.sums`.
+        """
 
     def settle(self) -> None:  # noqa: B027
         """Write the gradients out, and let go of what they come from, where that takes less room."""
@@ -96,7 +101,7 @@ class Plain(Piece):
 
     def weighted(self, weights: Weights) -> Tensor:
         values = weights.kept(self.values)
-        return torch.mv(values.reshape(len(values), -1).t(), weights.factors).view(values.shape[1:])
+        return weighted_rows(values.reshape(len(values), -1), weights.factors).view(values.shape[1:])
 
 
 class Mended(Piece):
@@ -221,7 +226,9 @@ class Matrix(Mended):
         grads, inputs = weights.products(self.grads, self.inputs)
         if inputs.stride(0) < inputs.stride(1):
             grads, inputs = grads.transpose(0, 1), inputs.transpose(0, 1)
-        return (grads.flatten(0, 1).t() @ inputs.flatten(0, 1)).view(self.shape)
+        return outer_products(grads.flatten(0, 1), inputs.flatten(0, 1), weights.factors.dtype).view(
+            self.shape
+        )
 
 
 @dataclass
@@ -247,7 +254,7 @@ class Shift(Piece):
         return self._sums()
 
     def weighted(self, weights: Weights) -> Tensor:
-        return torch.mv(weights.kept(self._sums()).t(), weights.factors)
+        return weighted_rows(weights.kept(self._sums()), weights.factors)
 
 
 @dataclass
@@ -279,9 +286,11 @@ class Lookup(Mended):
         return table.view(len(indices), self.height, -1)
 
     def _bulk(self, weights: Weights) -> Tensor:
-        grads = weights.scaled(self.grads)
+        grads, indices = weights.scaled(self.grads).flatten(0, 1), self.indices.flatten()
+        if len(indices) > RUN:
+            grads = grads.double()
         table = grads.new_zeros(self.height, grads.shape[-1])
-        return table.index_add_(0, self.indices.flatten(), grads.flatten(0, 1))
+        return table.index_add_(0, indices, grads)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from tacit.errors import InvalidValue, ModelUnreadable
 from tacit.guarantee import Guarantee
-from tacit.training import saving
+from tacit.training import past, saving
 from tacit.training.architectures import architecture, fixed_part
 from tacit.training.data import Examples, InMemory, Pair
 from tacit.training.sampling import Rows
@@ -144,7 +144,8 @@ class Network:
             "mean": self.prepare.mean, "std": self.prepare.std, "run": self.run,
             "evaluations": self.evaluations,
         }  # fmt: skip
-        facts = {"guarantee": self.guarantee_.to_json(), "network": json.dumps(known, ensure_ascii=False)}
+        facts = saving.kept_facts(self.model, self.guarantee_)
+        facts["network"] = json.dumps(known, ensure_ascii=False)
         saving.write(path, self.model.state_dict(), facts, overwrite=overwrite)
 
 
@@ -187,6 +188,7 @@ def network_at(path: saving.PATH) -> Network | Unnamed:
             path=path,
         ) from None  # fmt: skip
     saving.put(made.model, tensors)
+    past.mark(made.model, saving.runs_of(tensors, facts, guarantee))
     made.guarantee_ = guarantee
     return made
 

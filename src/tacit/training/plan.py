@@ -237,5 +237,6 @@ class Plan:
 ASSUMPTIONS = (
     "model, loss and data set treat each example by itself, and accept any",
     "which examples a step saw, losses and gradient norms stay with the curator",
+    "the weights at the start came from no private run but those counted here",
 )
 """What the guarantee of a run rests on besides its event."""

@@ -2,7 +2,8 @@
 
 The sampler makes the event: each sampler states how its batches are drawn, and turns the event of
 one step into that of a run. None of them looks at an example's content. The draws come from
-OS entropy and stay secret, which is what amplification rests on.
+OS entropy and stay secret, which is what amplification rests on. The rows of a batch are put in random
+order: :mod:`tacit.training.sums` says why.
 
 ==========  ==========================================================  ============================
 sampling    a step sees                                                 charged as
@@ -106,3 +107,13 @@ class Fixed:
 
 
 Sampler = Poisson | Shuffle | Fixed
+
+
+def disordered(source: Source, draw: Callable[[int], Rows]) -> Callable[[int], Rows]:
+    """The same draws, each in random order: in the order of the data, a row would move all after it."""
+
+    def drawn(step: int) -> Rows:
+        rows = draw(step)
+        return rows[np.argsort(source.words(len(rows)))]
+
+    return drawn

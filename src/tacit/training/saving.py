@@ -18,6 +18,7 @@ from tacit import schema
 from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.guarantee import Guarantee
+from tacit.training import past
 
 PATH = str | os.PathLike[str]
 FORMAT = "1"
@@ -27,9 +28,26 @@ def save(model: nn.Module, path: PATH, guarantee: Guarantee, *, overwrite: bool 
     """Write a model's weights and buffers, and what may be promised about them, into one file.
 
     Any safetensors reader finds the weights; the guarantee is in the file's metadata, with a digest of
-    the weights it is about.
+    the weights it is about, and with the runs that the weights come from (:mod:`tacit.training.past`).
+    A guarantee that promises more than these runs do together is refused.
     """
-    write(path, _state(model), {"guarantee": guarantee.to_json()}, overwrite=overwrite)
+    write(path, _state(model), kept_facts(model, guarantee), overwrite=overwrite)
+
+
+def kept_facts(model: nn.Module, guarantee: Guarantee) -> dict[str, str]:
+    """What a file says about a model's weights."""
+    runs = past.marked(model)
+    past.check(runs, guarantee)
+    if runs and (len(runs) > 1 or runs[0].alone.event != guarantee.event):
+        least = past.composed(runs, guarantee.delta)
+        if guarantee.epsilon < least.epsilon * (1 - 1e-9) or guarantee.delta < least.delta:
+            raise InvalidValue(
+                "guarantee", f"ε = {guarantee.epsilon:.6g}, δ = {guarantee.delta:g}",
+                f"at least ε = {least.epsilon:.6g} at δ = {least.delta:g}",
+                f"The weights come from {len(runs)} private run{'s' * (len(runs) > 1)}: save what the last "
+                "trainer promises.",
+            )  # fmt: skip
+    return {"guarantee": guarantee.to_json(), "past": past.packed(runs)}
 
 
 def load(path: PATH, model: nn.Module) -> Guarantee:
@@ -39,9 +57,18 @@ def load(path: PATH, model: nn.Module) -> Guarantee:
     or holds no guarantee, and :class:`tacit.errors.InvalidValue` where the model has other
     parameters. Nothing is executed from the file.
     """
-    tensors, _, guarantee = read_model(path, "trainer.fit(..., resume=True)")
+    tensors, facts, guarantee = read_model(path, "trainer.fit(..., resume=True)")
     put(model, tensors)
+    past.mark(model, runs_of(tensors, facts, guarantee))
     return guarantee
+
+
+def runs_of(
+    tensors: Mapping[str, Tensor], facts: Mapping[str, str], guarantee: Guarantee
+) -> tuple[past.Run, ...]:
+    """The private runs that the weights of a file come from; one of its own for a file that names none."""
+    runs = past.unpacked(facts["past"]) if "past" in facts else ()
+    return runs or past.known([past.Run(f"file {_digest(tensors, facts)}", guarantee)])
 
 
 def read_model(path: PATH, resume: str) -> tuple[dict[str, Tensor], dict[str, str], Guarantee]:

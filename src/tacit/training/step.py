@@ -16,7 +16,7 @@ from tacit.training import tree
 from tacit.training.clipping import Quantile
 from tacit.training.data import Pair
 from tacit.training.distributed import ALONE, Group
-from tacit.training.engine import Clipped, clipped_gradients, wide
+from tacit.training.engine import Clipped, clipped_gradients, summed, wide
 from tacit.training.fallback import Loss
 from tacit.training.losses import unnamed_bounds
 from tacit.training.memory import out_of_memory
@@ -24,6 +24,7 @@ from tacit.training.noise import Ahead, normal
 from tacit.training.plan import Plan
 from tacit.training.routes import forget
 from tacit.training.selftest import check_apart, check_clipping, check_noise, finite_rows
+from tacit.training.sums import BLOCK
 
 _TESTS = 10
 _GRID_BITS = 6
@@ -133,8 +134,8 @@ class PrivateStep:
         """The clipped sum of as many examples as fit into memory, and what is left."""
         (inputs, targets), *rest = waiting
         while True:
-            size = self.views * (self.physical_batch or tree.examples(inputs, targets))
-            some, more = _cut(inputs, targets, size)
+            size = self.views * min(BLOCK, self.physical_batch or BLOCK)
+            some, more = tree.cut(inputs, targets, size)
             try:
                 return self._clipped(*some), more + rest
             except RuntimeError as error:
@@ -148,6 +149,7 @@ class PrivateStep:
             return clipped_gradients(
                 self.model, self.loss, inputs, targets, self.clip_norm,
                 rule=self._rule, views=self.views, autocast=self.autocast,
+                expected=self.plan.batch_size,
             )  # fmt: skip
 
     def _test(self, inputs: Any, targets: Any) -> None:
@@ -185,13 +187,15 @@ class PrivateStep:
         count = sum(each.numel() for each in trained)
         if count < _MANY:
             return None
-        return Ahead(self.source, count, _common(wide(each.dtype) for each in trained), self._steps[1])
+        return Ahead(self.source, count, self._precision, self._steps[1])
 
     def _add_noise(self, total: dict[str, Tensor], norms: Tensor, ahead: Ahead | None) -> None:
         parameters = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
         if not total:
             total = {
-                name: torch.zeros(each.shape, dtype=wide(each.dtype), device=each.device)
+                name: torch.zeros(
+                    each.shape, dtype=summed(each.dtype, self.plan.batch_size), device=each.device
+                )
                 for name, each in parameters.items()
             }
         sums = list(total.values())
@@ -216,14 +220,15 @@ class PrivateStep:
             self.clip_norm = self.plan.clipping.moved(self.clip_norm, count, self.plan.batch_size)
 
     def _noise(self, like: list[Tensor], scale: float, ahead: Ahead | None) -> list[Tensor]:
-        """Noise for each of these tensors, drawn as one."""
+        """Noise for each of these tensors, drawn as one in the precision of the parameters."""
         sizes = [each.numel() for each in like]
-        if ahead is None:
-            drawn = normal(self.source, sum(sizes), _common(each.dtype for each in like), scale)
-        else:
-            drawn = ahead.result()
-        parts = drawn.split_with_sizes(sizes)
-        return [part.view(each.shape).to(each.device) for part, each in zip(parts, like, strict=True)]
+        drawn = normal(self.source, sum(sizes), self._precision, scale) if ahead is None else ahead.result()
+        parts, kind = drawn.split_with_sizes(sizes), summed(drawn.dtype, self.plan.batch_size)
+        return [part.view(each.shape).to(each.device, kind) for part, each in zip(parts, like, strict=True)]
+
+    @property
+    def _precision(self) -> torch.dtype:
+        return _common(wide(each.dtype) for each in self.model.parameters() if each.requires_grad)
 
     def _noisy_count(self, norms: Tensor) -> float:
         """What moves clip_norm: the sum of 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
@@ -262,15 +267,3 @@ def _grid(scale: float) -> float:
     floating point leaves out can hardly move; and beside the noise, the rounding is nothing.
     """
     return 2.0 ** (math.floor(math.log2(scale)) - _GRID_BITS)
-
-
-def _cut(inputs: Any, targets: Any, size: int) -> tuple[Pair, list[Pair]]:
-    """The first so many entries, and what is left, if any."""
-    if tree.examples(inputs, targets) <= size:
-        return (inputs, targets), []
-
-    def part(cut: slice) -> Pair:
-        pair: Pair = tree.mapped(lambda leaf: leaf[cut] if tree.batched(leaf) else leaf, (inputs, targets))
-        return pair
-
-    return part(slice(size)), [part(slice(size, None))]

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
-from tacit import _validate, accounting
+from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.randomness import Source
 from tacit.relations import Relation
-from tacit.training import sharding, tree
+from tacit.training import past, sharding, tree
 from tacit.training.charging import Account
 from tacit.training.checking import check_model
 from tacit.training.checkpoint import Checkpoint
@@ -24,7 +24,8 @@ from tacit.training.losses import per_example
 from tacit.training.memory import first_pair, fitting_batch
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
-from tacit.training.saving import PATH, write
+from tacit.training.sampling import disordered
+from tacit.training.saving import PATH, kept_facts, write
 from tacit.training.step import PrivateStep, Seen
 from tacit.training.turns import Turn
 
@@ -64,6 +65,8 @@ class Trainer:
     ``progress``        a bar on the terminal, by default where there is one; "public": without what
                         is for the curator
     ``checkpoint``      a file to write the run to, every ``checkpoint_every`` steps (an epoch)
+    ``earlier``         "composed": runs that the weights come from (:mod:`tacit.training.past`) are part of
+                        the guarantee. "disjoint": they were on other people, which is then an assumption
     ``random_state``    makes a run reproducible, and its guarantee void, for tests
     ==================  ================================================================================
 
@@ -97,6 +100,7 @@ class Trainer:
         progress: bool | str | None = None,
         checkpoint: PATH | None = None,
         checkpoint_every: int | None = None,
+        earlier: str = "composed",
         random_state: int | None = None,
     ) -> None:
         check_model(model)
@@ -108,7 +112,7 @@ class Trainer:
             _validate.count("physical_batch", physical_batch, 1)
         if autocast not in (None, torch.bfloat16, torch.float16):
             raise InvalidValue("autocast", autocast, "torch.bfloat16, torch.float16 or None")
-        self.model, self.optimizer, self.plan = model, optimizer, plan
+        self.model, self.optimizer = model, optimizer
         self.schedule, self.callbacks = schedule, tuple(callbacks)
         self._views = _validate.count("views", views, 1)
         self._augment, self._progress = augment, progress
@@ -119,11 +123,13 @@ class Trainer:
         )  # fmt: skip
         self._average = _averaged(model, average)
         self._tail = average == "tail"
-        self._account = Account(plan, ledger, label, self._noise, self._group)
         self._checkpoint = None
         if checkpoint is not None:
             every = plan.steps_per_epoch if checkpoint_every is None else checkpoint_every
             self._checkpoint = Checkpoint(checkpoint, _validate.count("checkpoint_every", every, 1))
+        place = None if self._checkpoint is None else self._checkpoint.place
+        self._account = Account(plan, ledger, label, self._noise, self._group, place, earlier)
+        self._trace: past.Trace | None = None
         self._waiting: int | None = None
         self._begun = self._stopping = self._finished = False
         self._taken = 0
@@ -135,6 +141,17 @@ class Trainer:
             return "seeded"
         double = all(each.dtype == torch.float64 for each in self.model.parameters() if each.requires_grad)
         return "float64" if double else "float32"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidValue(
+            "trainer", "copied or pickled", "begun once, where it was made: its steps are paid for once",
+            "Copy the model, or write a checkpoint and go on from it.",
+        )  # fmt: skip
+
+    @property
+    def plan(self) -> Plan:
+        """What the run does, as it is charged."""
+        return self._account.plan
 
     @property
     def clip_norm(self) -> float:
@@ -159,8 +176,7 @@ class Trainer:
         """ε of the steps taken so far."""
         if self.step_number == 0:
             return 0.0
-        plan = self.plan
-        return accounting.epsilon(plan.event_of(self.step_number), plan.delta, relation=plan.relation)
+        return self._account.epsilon(self.step_number)
 
     def stop(self) -> None:
         """End the run after the current step; what is not charged yet stays in the budget."""
@@ -222,7 +238,7 @@ class Trainer:
         """
         whole = self._group.gathered(self.model.state_dict())
         if self._group.rank == 0:
-            write(path, whole, {"guarantee": self.guarantee.to_json()}, overwrite=overwrite)
+            write(path, whole, kept_facts(self.model, self.guarantee), overwrite=overwrite)
 
     def _fit_to_memory(self, pair: Pair | None) -> None:
         with self._group.whole(self.model):
@@ -258,8 +274,8 @@ class Trainer:
         start = self._begin(resume=resume)
         stages = list(self._stages(start))
         if stages:
-            self._account.pay(stages[0][1])
-        draw = plan.sampler.draws(self._source, len(examples))
+            self._pay(stages[0][1])
+        draw = disordered(self._source, plan.sampler.draws(self._source, len(examples)))
         if self._core.physical_batch is None and not own_loop:
             self._fit_to_memory(first_pair(examples))
         size = self._core.physical_batch or max(1, len(examples))
@@ -267,7 +283,7 @@ class Trainer:
             for first, last in stages:
                 if self._stops():
                     break
-                self._account.pay(last)
+                self._pay(last)
                 parts = examples.batches(map(draw, range(first, last)), size)
                 for number in range(first, last):
                     if number > first and self._stops():
@@ -282,6 +298,14 @@ class Trainer:
             self._group.leave()
             raise
         self._finish()
+
+    def _pay(self, last: int) -> None:
+        """Charge, and let the weights say so: whoever goes on from them goes on from this run."""
+        if last > self._account.paid:
+            self._account.pay(last)
+        past.mark(self.model, self._account.history)
+        if self._trace is None:
+            self._trace = past.Trace(self._account.run, self.model)
 
     def _check_taken(self, number: int) -> None:
         if self._waiting is not None or self.step_number != number + 1:
@@ -298,6 +322,7 @@ class Trainer:
         """Open the account or the checkpoint; the number of the first step."""
         if self._checkpoint is None and resume:
             raise InvalidValue("resume", resume, "used with a checkpoint", "Give Trainer a checkpoint=.")
+        self._account.inherit(self._group.together(lambda: past.of(self.model, self.optimizer)))
         if self._checkpoint is None or not self._group.together(self._checkpoint.path.exists):
             self._account.open()
             if self._checkpoint is not None:
@@ -309,6 +334,7 @@ class Trainer:
                 "Pass resume=True to go on with that run, or delete the file.",
             )  # fmt: skip
         self._taken = self._checkpoint.read(self)
+        past.mark(self.model, self._account.history)
         return self._taken
 
     def _stages(self, start: int) -> Iterator[tuple[int, int]]:
@@ -320,11 +346,14 @@ class Trainer:
             first = last
 
     def _take(self, parts: Iterable[Pair]) -> None:
+        self._account.check_process()
         self._let_gradients_go()
         self.seen = self._core.release(map(self._viewed, parts))
         self.optimizer.step()
         self._let_gradients_go()
         self._taken += 1
+        if self._trace is not None:
+            self._trace.note()
         if self.schedule is not None:
             self.schedule.step()
         if self._average is not None and (not self._tail or 2 * self.step_number > self.plan.steps):
@@ -355,13 +384,15 @@ class Trainer:
     def _finish(self) -> None:
         self._finished = True
         if self._checkpoint is not None:
-            self._checkpoint.write(self, self.step_number, self.step_number)
+            self._checkpoint.end(self, self.step_number)
         if self._average is not None and int(self._average.n_averaged):
             with torch.no_grad():
                 for mine, averaged in zip(
                     self.model.parameters(), self._average.module.parameters(), strict=True
                 ):
                     mine.copy_(averaged)
+        if self._trace is not None:
+            self._trace.note(past.state_of(self.optimizer))
 
 
 def _averaged(model: nn.Module, average: float | str | None) -> AveragedModel | None:

@@ -81,3 +81,14 @@ def examples(inputs: Any, targets: Any) -> int:
             "Put the examples first; a tensor shared by all examples belongs in the model.",
         )
     return sizes.pop()
+
+
+def cut(inputs: Any, targets: Any, size: int) -> tuple[Any, list[Any]]:
+    """The pair of the first so many entries, and that of the others, if any."""
+    if examples(inputs, targets) <= size:
+        return (inputs, targets), []
+
+    def part(some: slice) -> Any:
+        return mapped(lambda leaf: leaf[some] if batched(leaf) else leaf, (inputs, targets))
+
+    return part(slice(size)), [part(slice(size, None))]

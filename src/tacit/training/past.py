@@ -1,0 +1,235 @@
+"""What a model has cost already: the private runs that its weights come from.
+
+A run that goes on from the weights of an earlier one on the same people has told about them what both told
+together, so its guarantee is of both. Runs are known by the numbers that their accounts draw at random, so
+that none counts twice, and their events are composed as one. They are found again
+
+- by the parameter: whatever is done to it in place, and in whatever model it is used (:func:`mark`);
+- by the module that holds it, which a copy or a pickle of the model takes along;
+- by content: weights that were released in this process are known again by a few of their numbers,
+  however they were carried from one model into another (:class:`Trace`);
+- by the file: :func:`tacit.training.save` and checkpoints write the runs down, and loading marks the model.
+
+What cannot be followed, and is an assumption of every guarantee: weights that left the process by other
+means than these files, and weights that were copied and then changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from array import array
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+from tacit import accounting, events
+from tacit.errors import InvalidValue, UnsupportedEvent
+from tacit.guarantee import NOISE_KINDS, Guarantee
+from tacit.training import sharding
+
+EARLIER = ("composed", "disjoint")
+_ATTRIBUTE = "_tacit_past"
+_NUMBERS = 8
+
+
+@dataclass(frozen=True)
+class Run:
+    """A private run, with the runs its weights came from; ``alone`` is what it promises by itself.
+
+    ``disjoint``: it was declared that none of the people of the runs before were in this one.
+    """
+
+    number: str
+    alone: Guarantee
+    before: tuple[str, ...] = ()
+    disjoint: bool = False
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        alone = json.loads(self.alone.to_json())
+        return json.dumps([self.number, alone, self.before, self.disjoint])
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        """The run that ``text`` describes."""
+        number, alone, before, disjoint = json.loads(text)
+        return cls(str(number), Guarantee.from_json(json.dumps(alone)), tuple(before), bool(disjoint))
+
+
+_RUNS: dict[str, Run] = {}
+_MARKED: MutableMapping[Tensor, frozenset[str]] = WeakIdKeyDictionary()
+_RELEASED: dict[str, array[int]] = {}
+
+
+def packed(runs: Iterable[Run]) -> str:
+    """Runs as text, for a file."""
+    return json.dumps([run.to_json() for run in runs])
+
+
+def unpacked(text: str) -> tuple[Run, ...]:
+    """The runs that :func:`packed` put away, known from now on."""
+    return known(map(Run.from_json, json.loads(text)))
+
+
+def known(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """The same runs, remembered for as long as the process lives."""
+    found = tuple(runs)
+    for run in found:
+        _RUNS[run.number] = run
+    return found
+
+
+def mark(model: nn.Module, runs: Iterable[Run]) -> None:
+    """Note that the weights of a model come from these runs."""
+    found = {run.number: run.to_json() for run in known(runs)}
+    for each in _held(model):
+        _MARKED[each] = _MARKED.get(each, frozenset()) | found.keys()
+    for module in model.modules():
+        if module._parameters or module._buffers:
+            with suppress(AttributeError, RuntimeError):
+                setattr(module, _ATTRIBUTE, {**getattr(module, _ATTRIBUTE, {}), **found})
+
+
+def of(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> tuple[Run, ...]:
+    """The runs that the weights of a model, or the state of its optimiser, come from, oldest first."""
+    held = [*_held(model), *state_of(optimizer)]
+    return _with_before(_marks(model, held) | _by_content(held))
+
+
+def marked(model: nn.Module) -> tuple[Run, ...]:
+    """The runs that a model is marked with, or else that its content tells."""
+    return _with_before(_marks(model, list(_held(model)))) or of(model)
+
+
+def _marks(model: nn.Module, held: Iterable[Tensor]) -> set[str]:
+    numbers: set[str] = set()
+    for module in model.modules():
+        for number, text in getattr(module, _ATTRIBUTE, {}).items():
+            if number not in _RUNS:
+                known([Run.from_json(text)])
+            numbers.add(number)
+    for each in held:
+        numbers |= _MARKED.get(each, frozenset())
+    return numbers
+
+
+def _by_content(held: Iterable[Tensor]) -> set[str]:
+    prints = np.array([made for made in map(_print, held) if made is not None], np.uint64)
+    found = {run: np.isin(prints, np.array(seen, np.uint64)) for run, seen in _RELEASED.items()}
+    numbers: set[str] = set()
+    for place in range(len(prints)):
+        runs = [run for run, seen in found.items() if seen[place]]
+        # Runs with one seed release the same weights, of which any run may be the source.
+        numbers |= set(runs[-1:] if all(_RUNS[run].alone.noise == "seeded" for run in runs) else runs)
+    return numbers
+
+
+def _with_before(numbers: set[str]) -> tuple[Run, ...]:
+    for number in list(numbers):
+        numbers |= set(_RUNS[number].before)
+    return tuple(run for number, run in _RUNS.items() if number in numbers)
+
+
+def composed(runs: Iterable[Run], delta: float) -> Guarantee:
+    """What may be promised, at this δ where possible, about weights that come from these runs.
+
+    Runs on the same people compose; one that was declared to be of other people than all before it is
+    in parallel with them. Where the events have no common price at δ, their ε and δ are added up.
+    """
+    first, *later = runs
+    event, before = first.alone.event, {first.number}
+    parts = [first.alone]
+    for run in later:
+        if run.disjoint and before <= set(run.before):
+            event = events.Parallel((event, run.alone.event))
+        else:
+            event = events.Compose((*_flat(event), run.alone.event))
+        before.add(run.number)
+        parts.append(run.alone)
+    try:
+        epsilon = accounting.epsilon(event, delta, relation=first.alone.relation)
+    except UnsupportedEvent:
+        epsilon = math.inf
+    if any(math.isinf(part.epsilon) for part in parts):
+        epsilon = math.inf
+    elif math.isinf(epsilon):
+        epsilon = math.fsum(part.epsilon for part in parts)
+        delta = min(1.0, math.fsum(part.delta for part in parts))
+    return Guarantee(
+        epsilon, delta, event, first.alone.relation, first.alone.unit,
+        max((part.noise for part in parts), key=NOISE_KINDS.index),
+        tuple(dict.fromkeys(text for part in parts for text in part.assumptions)),
+    )  # fmt: skip
+
+
+def void(model: nn.Module, number: str) -> None:
+    """Note that a run promises nothing after all, nor does whatever goes on from its weights."""
+    run = _RUNS[number]
+    mark(model, [replace(run, alone=replace(run.alone, epsilon=math.inf))])
+
+
+def check(runs: Iterable[Run], like: Guarantee) -> None:
+    """Refuse runs that promise something about others: what they cost together has no name."""
+    for run in runs:
+        if (run.alone.relation, run.alone.unit) != (like.relation, like.unit):
+            raise InvalidValue(
+                "plan", f"{like.relation} of one {like.unit}",
+                f"for {run.alone.relation} of one {run.alone.unit}, as an earlier run on this model",
+                "What both cost together can be told only under one relation, of one unit.",
+            )  # fmt: skip
+
+
+def _flat(event: events.Event) -> tuple[events.Event, ...]:
+    return event.events if isinstance(event, events.Compose) else (event,)
+
+
+class Trace:
+    """The weights that a run releases, step by step: a few numbers of each, under the number of the run."""
+
+    def __init__(self, number: str, model: nn.Module) -> None:
+        self._seen = _RELEASED.setdefault(number, array("Q"))
+        self._watched = [each for each in model.parameters() if each.requires_grad]
+        self._start = {_print(each) for each in _held(model)}
+
+    def note(self, more: Iterable[Tensor] = ()) -> None:
+        """Note the weights as they are now, unless a step has not changed them."""
+        for each in (*self._watched, *more):
+            made = _print(each)
+            if made is not None and made not in self._start:
+                self._seen.append(made)
+
+
+def _held(model: nn.Module) -> Iterator[Tensor]:
+    yield from model.parameters()
+    yield from model.buffers()
+
+
+def state_of(optimizer: torch.optim.Optimizer | None) -> Iterator[Tensor]:
+    """The tensors that an optimiser keeps."""
+    states: Iterable[dict[str, Any]] = () if optimizer is None else optimizer.state.values()
+    for state in states:
+        yield from (each for each in state.values() if isinstance(each, Tensor))
+
+
+def _print(values: Tensor) -> int | None:
+    """A number that tells tensors of other content apart by a few entries; None where those are all alike."""
+    if sharding.is_shard(values) or values.numel() < 2 or values.is_meta:
+        return None
+    some = values.detach()[_places(values.shape)].tolist()
+    if len(set(some)) < 2 or any(each != each for each in some):
+        return None
+    return hash((*values.shape, *some)) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+@functools.lru_cache(1 << 10)
+def _places(shape: torch.Size) -> tuple[Tensor, ...]:
+    places = torch.linspace(0, shape.numel() - 1, min(_NUMBERS, shape.numel()), dtype=torch.float64)
+    return torch.unravel_index(places.round().long(), shape)
