@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,8 @@ from tacit.errors import InvalidValue
 from tacit.training import rewrites, rules, tree
 from tacit.training.direct import Use, place
 from tacit.training.fallback import Loss, check_losses
+from tacit.training.isolation.program import Program
+from tacit.training.isolation.recording import Recording
 from tacit.training.observing import Seen, Watching
 
 
@@ -31,7 +34,7 @@ class Routes:
     """Batch dimension of every call of every ruled layer, by name; and what is left over.
 
     ``places`` are those of the examples where the parameters in ``direct``, which no layer answers
-    for, meet them.
+    for, meet them. ``program`` is what has been proved of the passes made by these routes.
     """
 
     dimensions: dict[str, tuple[int, ...]]
@@ -39,6 +42,7 @@ class Routes:
     fallback: tuple[str, ...]
     direct: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
+    program: Program = field(default_factory=Program, compare=False)
 
 
 _ROUTES: WeakKeyDictionary[nn.Module, dict[Any, Routes]] = WeakKeyDictionary()
@@ -59,6 +63,23 @@ class Parts:
                 if each is not None and each.requires_grad and id(each) not in seen:
                     seen.add(id(each))
                     self.trainable[f"{prefix}.{name}" if prefix else name] = each
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Parameters and buffers by the addresses of their storages."""
+        return storages(self.model)
+
+
+def storages(model: nn.Module) -> dict[int, str]:
+    """The parameters and buffers of a model by the addresses of their storages."""
+    found: dict[int, str] = {}
+    for prefix, layer in model.named_modules():
+        for kind, held in (("parameter", layer._parameters), ("buffer", layer._buffers)):
+            for name, each in held.items():
+                if each is not None:
+                    path = f"{prefix}.{name}" if prefix else name
+                    found.setdefault(each.untyped_storage()._cdata, f"{kind} {path!r}")
+    return found
 
 
 def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes], bool]) -> Routes:
@@ -264,7 +285,7 @@ def _observe(
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), as_written(compiled(model.modules())):
-            with watching:
+            with Recording(tree.tensors((inputs, targets)), storages(model)), watching:
                 outputs = functional_call(model, seen.buffers, args, kwargs)
                 watching.in_loss = True
                 losses = loss(outputs, targets)
