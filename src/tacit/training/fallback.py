@@ -26,10 +26,10 @@ def per_example_gradients(
 ) -> dict[str, Tensor]:  # fmt: skip
     """Gradients of the named parameters for each example: (examples, \\*shape of the parameter).
 
-    The model sees each example as a batch of one, under ``torch.func.vmap``, if what that computed is proved
-    to have kept the examples apart. Otherwise, and where not ``mapped``, a plain loop runs the model on one
-    example after the other, and puts back what model and loss hold after each. Layers that draw random
-    numbers draw them afresh for this pass.
+    The model sees each example as a batch of one, under ``torch.func.vmap``, if nothing but operations of
+    PyTorch itself ran there. Otherwise, and where not ``mapped``, a plain loop runs the model on one example
+    after the other, and puts back what model and loss hold after each. Layers that draw random numbers draw
+    them afresh for this pass.
     """
     every = dict(model.named_parameters())
     chosen = {name: every[name].detach() for name in names}

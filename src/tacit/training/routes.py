@@ -20,12 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, NotIsolated
 from tacit.training import rewrites, rules, tree
 from tacit.training.direct import Use, place
 from tacit.training.fallback import Loss, check_losses
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.state import State, storages
 from tacit.training.observing import Seen, Watching
 
 
@@ -68,18 +69,6 @@ class Parts:
     def names(self) -> dict[int, str]:
         """Parameters and buffers by the addresses of their storages."""
         return storages(self.model)
-
-
-def storages(model: nn.Module) -> dict[int, str]:
-    """The parameters and buffers of a model by the addresses of their storages."""
-    found: dict[int, str] = {}
-    for prefix, layer in model.named_modules():
-        for kind, held in (("parameter", layer._parameters), ("buffer", layer._buffers)):
-            for name, each in held.items():
-                if each is not None:
-                    path = f"{prefix}.{name}" if prefix else name
-                    found.setdefault(each.untyped_storage()._cdata, f"{kind} {path!r}")
-    return found
 
 
 def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes], bool]) -> Routes:
@@ -201,7 +190,7 @@ def _check_buffers(model: nn.Module, two: Seen, three: Seen) -> None:
         after = two.buffers[name], three.buffers[name]
         counts = before.dim() == 0 and not before.is_floating_point() and _equal(*after)
         if not counts and not all(_equal(before, each) for each in after):
-            raise InvalidValue(
+            raise NotIsolated(
                 f"buffer {name!r}", "changed by a forward pass",
                 "the same whatever examples the model sees",
                 "It would keep a statistic of the data that no noise covers; keep it out of training.",
@@ -260,6 +249,7 @@ def _observe(
 
     inputs, targets = tree.mapped(repeated, (inputs, targets))
     watching = Watching(parameters, seen, size, (inputs, targets))
+    state = State(model, loss, contents=True)
     handles = []
     for name, layer in watched.items():
         own = {id(each) for each in layer.parameters()}
@@ -297,6 +287,7 @@ def _observe(
     finally:
         for handle in handles:
             handle.remove()
+        state.restore()
     return seen
 
 

@@ -351,7 +351,7 @@ def _one_each(
 def _index_put(call: Call) -> list[Found]:
     """The way back of one pick for each example."""
     subject, indices = call["self"], call["indices"]
-    if any(each is None or each.dtype == torch.bool for each in indices):
+    if any(each is None or each.dtype in (torch.bool, torch.uint8) for each in indices):
         raise OtherRows
     found, values = call.at("self"), call.at("values")
     given = list(enumerate(indices))

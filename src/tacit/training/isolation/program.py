@@ -16,6 +16,7 @@ A trace that was proved once need not be proved again: the same trace is the sam
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -387,12 +388,21 @@ def _plain_range(func: Any, given: Any) -> bool:
 
 
 def prove_mapped(recording: Recording, examples: int, results: list[tuple[Any, int]]) -> None:
-    """Raise unless a pass under ``vmap``, which sees one example and not how many there are, kept rows apart."""
+    """Raise unless a pass under ``vmap`` kept its examples apart, and nothing of them.
+
+    Under ``vmap`` model and loss see one example, and neither the others nor how many there are: each operation
+    of aten has a rule that computes it for every example by itself. Operations of others may have rules that do
+    not, and are refused, as functions with a backward of their own are. What the table can follow must agree.
+    """
     if recording.escaped:
         raise _escaped(recording.escaped[0])
+    for entry in recording.trace:
+        if type(entry[0]) is not str and entry[0].namespace not in ("aten", "prims"):
+            raise OtherRows
     if examples == 1:
         return
     recording.rows("gradient", *results)
     walk = _Walk(examples)
-    for entry in recording.trace:
-        walk.entry(entry)
+    with suppress(OtherRows):
+        for entry in recording.trace:
+            walk.entry(entry)

@@ -277,11 +277,15 @@ class _Reading(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name == "__get__":
-            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name in ("__get__", "__set__"):
+            owner = getattr(getattr(func, "__self__", None), "__name__", name)
+            name = owner if name == "__get__" else f"{owner} ="
         if name in _LEAVING and (
             name == "custom_function_call"
             or any(isinstance(each, Tensor) and self.recording.tainted(each) for each in args)
         ):
+            raise OtherRows
+        # A tensor that vmap has wrapped is not to be put in place of a plain one.
+        if name in ("data =", "set_") and any(map(torch._C._functorch.is_functorch_wrapped_tensor, args)):
             raise OtherRows
         return func(*args, **kwargs) if kwargs else func(*args)

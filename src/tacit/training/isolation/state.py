@@ -12,14 +12,45 @@ import functools
 import types
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tacit.training import tree
+from tacit.training.isolation.recording import Recording
+
 _LEFT_ALONE = ("torch.optim", "torch.utils.data", "torch.distributed", "tacit.", "threading", "logging")
 _MOST = 100_000
+_SMALL = 1 << 20
+
+
+def storages(model: nn.Module) -> dict[int, str]:
+    """The parameters and buffers of a model by the addresses of their storages."""
+    found: dict[int, str] = {}
+    for prefix, layer in model.named_modules():
+        for kind, held in (("parameter", layer._parameters), ("buffer", layer._buffers)):
+            for name, each in held.items():
+                if each is not None:
+                    path = f"{prefix}.{name}" if prefix else name
+                    found.setdefault(each.untyped_storage()._cdata, f"{kind} {path!r}")
+    return found
+
+
+@contextmanager
+def guarded(model: nn.Module, loss: Any, data: Any, *, resumed: bool = False) -> Iterator[None]:
+    """Within, model and loss may run on these examples; what they hold is afterwards what it was.
+
+    ``resumed``: on the way back of an earlier pass.
+    """
+    state = State(model, loss, contents=True)
+    try:
+        with Recording(tree.tensors(data), storages(model), resumed=resumed):
+            yield
+    finally:
+        state.restore()
 
 
 class State:
@@ -87,7 +118,8 @@ class State:
         elif isinstance(each, tuple | frozenset):
             yield from each
         elif isinstance(each, np.ndarray):
-            if self._contents and each.flags.writeable and each.dtype != object:
+            small = self._contents or each.nbytes <= _SMALL
+            if small and each.flags.writeable and each.dtype != object:
                 self._arrays.append((each, each.copy()))
         elif isinstance(each, types.FunctionType):
             for cell in each.__closure__ or ():
