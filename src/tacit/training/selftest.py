@@ -7,6 +7,7 @@ data: they compare computations with each other, not with anything known of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,11 +22,11 @@ from tacit.training.engine import clipped_gradients
 from tacit.training.fallback import Loss
 from tacit.training.isolation.program import mixed
 from tacit.training.isolation.state import guarded
+from tacit.training.layers import Weights
 from tacit.training.routes import as_written
 
 _FALSE_ALARM = 1e-12
 _LOOKED_AT, _COMPARED = 16, 4
-_NEVER = 1e30
 
 
 def _first(tree_: Any, rows: list[int]) -> Any:
@@ -119,22 +120,30 @@ def check_apart(
             raise mixed("the gradient")
 
 
+class _Only:
+    """The gradient of one example as it is, and of the others nothing."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+    def factors(
+        self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
+    ) -> tuple[dict[str, Weights], Tensor]:
+        """Weights for each parameter, and each example's norm."""
+        norms = torch.stack(list(squares.values())).sum(0).sqrt()
+        others = torch.arange(len(norms), device=norms.device) != self.row
+        return dict.fromkeys(squares, Weights((~others).to(norms.dtype), others)), norms
+
+
 def _gradient(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, row: int, views: int,
     autocast: torch.dtype | None, seed: int,
 ) -> Tensor:  # fmt: skip
-    """What the engine finds for one example of a batch in which the losses of all others count nothing."""
-    entries = tree.examples(inputs, targets)
-    counts = torch.arange(entries, device=next(model.parameters()).device) // views == row
-
-    def only(outputs: Any, given: Any) -> Tensor:
-        values = loss(outputs, given[0])
-        return torch.where(given[1], values, torch.zeros_like(values))
-
+    """What the engine finds for one example of a batch."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         found = clipped_gradients(
-            model, only, inputs, (targets, counts), _NEVER, views=views, autocast=autocast
+            model, loss, inputs, targets, 1.0, rule=_Only(row), views=views, autocast=autocast
         ).total
     return torch.cat([each.double().flatten() for each in found.values()])
 

@@ -27,7 +27,7 @@ def overloads(names: str) -> frozenset[Any]:
 VIEWS = overloads(
     "view _unsafe_view _reshape_alias alias detach t transpose.int permute expand select.int slice.Tensor "
     "unsqueeze squeeze split.Tensor split_with_sizes unbind.int unfold diagonal as_strided view_as_real "
-    "view_as_complex movedim narrow swapaxes real imag"
+    "view_as_complex as_strided_ unsqueeze_ squeeze_ transpose_ t_ detach_"
 )
 """Operations that compute nothing: their results are parts of their argument's storage."""
 

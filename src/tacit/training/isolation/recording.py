@@ -93,6 +93,10 @@ class Recording(TorchDispatchMode):
                 self._foreign[self._new(storage, tainted=True)] = "inputs and targets"
             self.trace.append(("data", self.ref(each)))
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # Nothing runs compiled here, and to import the compiler takes a second.
+
     def __enter__(self) -> Recording:
         self._before = active()
         _ACTIVE.recording = self

@@ -88,7 +88,7 @@ class State:
             if _content(cell) is not value:
                 cell.cell_contents = value
         for tensor, alias, storage in self._tensors:
-            if tensor.untyped_storage()._cdata != storage or tensor.shape != alias.shape:
+            if tensor.untyped_storage()._cdata != storage or _lies(tensor) != _lies(alias):
                 tensor.data = alias
                 changed.append(tensor)
         with torch.no_grad():
@@ -146,6 +146,10 @@ def _shared(kind: type) -> Iterator[Any]:
         for value in each.__dict__.values():
             if isinstance(value, types.FunctionType | list | dict | set | deque | Tensor):
                 yield value
+
+
+def _lies(tensor: Tensor) -> Any:
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype
 
 
 def _content(cell: Any) -> Any:
