@@ -2,6 +2,8 @@
 
     TacitError
     ├── InvalidValue          a parameter is out of range            (also a ValueError)
+    │   └── NotIsolated       model or loss mix examples, or keep something of them
+    ├── GuaranteeVoid         a fault was found in a run, which has no guarantee since
     ├── MalformedEvent        text that is not an event              (also a ValueError)
     ├── UnsupportedEvent      no accountant asked for can bound this event
     ├── CalibrationError      no noise parameter meets the target
@@ -29,6 +31,7 @@ __all__ = [
     "BudgetExceeded",
     "CalibrationError",
     "EngineFailed",
+    "GuaranteeVoid",
     "InvalidValue",
     "LedgerCorrupted",
     "LedgerError",
@@ -38,6 +41,7 @@ __all__ = [
     "LedgerUnwritable",
     "MalformedEvent",
     "ModelUnreadable",
+    "NotIsolated",
     "SelfTestFailed",
     "SourceMissing",
     "TacitError",
@@ -71,6 +75,20 @@ class InvalidValue(TacitError, ValueError):
             value=value,
             requirement=requirement,
         )
+
+
+class NotIsolated(InvalidValue):
+    """Model or loss let one example change another's part of the result, or keep something of it.
+
+    Found before the step was released; a run in which it was found has no guarantee from then on.
+    """
+
+
+class GuaranteeVoid(TacitError):
+    """The run, or one that trained this model before, has no guarantee: a fault was found in it.
+
+    What was charged stays charged.
+    """
 
 
 class MalformedEvent(TacitError, ValueError):

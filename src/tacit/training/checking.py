@@ -8,7 +8,7 @@ import math
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from tacit.errors import InvalidValue
+from tacit.errors import GuaranteeVoid, InvalidValue
 
 _REPAIR = "Call tacit.training.replace_batchnorm(model), which puts GroupNorm in its place."
 
@@ -22,8 +22,9 @@ def check_model(model: nn.Module) -> None:
     running statistics while training, Embedding with ``scale_grad_by_freq`` or ``max_norm``, and
     a model with nothing to train. BatchNorm in evaluation mode uses fixed statistics and passes.
 
-    Not covered: a model of your own that mixes examples in its ``forward``. See Yousefpour et al.
-    2021 (Opacus), section 3, for the same rule.
+    A model of your own that mixes examples in its ``forward`` is found when it runs: every pass is proved to
+    keep them apart (:mod:`tacit.training.isolation`). See Yousefpour et al. 2021 (Opacus), section 3, for
+    the same rule.
 
     >>> from torch import nn
     >>> check_model(nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)))
@@ -51,6 +52,29 @@ def check_model(model: nn.Module) -> None:
             "a module with a parameter to train",
             "Set requires_grad on at least one parameter.",
         )
+
+
+_UNSOUND = "_tacit_fault"
+
+
+def mark_unsound(model: nn.Module, fault: Exception) -> None:
+    """Note on a model, and on every copy made of it, that a run with a fault has changed its weights."""
+    model.__dict__[_UNSOUND] = str(fault)
+
+
+def check_sound(model: nn.Module) -> None:
+    """Refuse a model, or one with a part, that a run with a fault has changed."""
+    for layer in model.modules():
+        if _UNSOUND in layer.__dict__:
+            raise unsound("A run that trained this model", layer.__dict__[_UNSOUND])
+
+
+def unsound(what: str, fault: Exception | str) -> GuaranteeVoid:
+    """The refusal to promise anything about a run in which a fault was found."""
+    return GuaranteeVoid(
+        f"{what} has no guarantee, as a fault was found in it: {fault}",
+        "Make the model anew, from weights that are not of this run; what was charged stays charged.",
+    )
 
 
 def _check_layer(where: str, layer: nn.Module) -> None:

@@ -167,7 +167,9 @@ class _Direct(TorchFunctionMode):
         value = own.detach().reshape(lengths)
         lengths[at] = self.examples
         value = value.expand(lengths)
-        spread = self.tape.leaf(value.requires_grad_(), lambda grad: self._pieces(grad, own, at))
+        spread = self.tape.leaf(
+            value.requires_grad_(), lambda grad: self._pieces(grad, own, at), value.dim() + at
+        )
         made: Tensor
         if func in _REPEAT:
             counts = list(args[1] if isinstance(args[1], tuple | list | torch.Size) else args[1:])

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.training import rewrites, rules, tree
@@ -17,6 +18,8 @@ from tacit.training.checking import check_model
 from tacit.training.clipping import Clipping, Flat, checked_clip_norm
 from tacit.training.direct import direct
 from tacit.training.fallback import Loss, check_losses, per_example_gradients
+from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.state import State
 from tacit.training.layers import Piece, Plain, merge
 from tacit.training.layout import STATISTICS, arranged
 from tacit.training.routes import (
@@ -114,6 +117,7 @@ def clipped_gradients(
     views: int = 1,
     autocast: torch.dtype | None = None,
     expected: int = 0,
+    alone: bool = False,
 ) -> Clipped:
     """:func:`clipped_gradient_sum` with another rule, several views of each example, or autocast.
 
@@ -121,9 +125,11 @@ def clipped_gradients(
     the mean over them, clipped as one: the sensitivity does not depend on the number of views
     (De et al. 2022). Under ``autocast`` layers run in that precision; norms and sums are computed in
     float32 from the same numbers, so that what is summed is what was measured. Of a batch of many
-    ``expected`` examples the sum is in float64 (:mod:`tacit.training.sums`).
+    ``expected`` examples the sum is in float64 (:mod:`tacit.training.sums`). ``alone`` computes every
+    example by itself, in a plain loop (:mod:`tacit.training.fallback`).
     """
     entries = tree.examples(inputs, targets)
+    examples = entries // views
     if entries % views:
         raise InvalidValue("inputs", "another length", f"a multiple of the {views} views of each example")
     check_model(model)
@@ -134,16 +140,13 @@ def clipped_gradients(
     if entries == 0:
         total = {name: torch.zeros_like(each, dtype=widths[name]) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
-    inputs = tree.mapped(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, inputs)
-    with _precision(like.device, autocast), as_written(parts.compiled, frozen=False):
-        routes = routes_for(
-            parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
-        )
-        try:
-            pieces, losses = _pieces(parts, loss, inputs, targets, routes, entries, views)
-        except OtherRows:
-            alone = everything_by_itself(parts)
-            pieces, losses = _pieces(parts, loss, inputs, targets, alone, entries, views)
+    inputs, targets = tree.mapped(_own, (inputs, targets))
+    state = State(model, loss)
+    try:
+        with _precision(like.device, autocast), as_written(parts.compiled):
+            pieces, losses, entries = _apart(parts, loss, inputs, targets, entries, views, alone)
+    finally:
+        state.restore()
     with torch.no_grad(), _exact(like.device):
         if views > 1:
             pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
@@ -154,6 +157,10 @@ def clipped_gradients(
             weights, norms = rule.factors(squares, clip_norm, len(trainable))
         else:
             weights, norms = {}, like.new_zeros(entries // views)
+        if len(norms) > examples:
+            copies = torch.arange(examples, len(norms), device=norms.device)
+            weights = {name: each.besides(copies) for name, each in weights.items()}
+            norms, losses = norms[:examples], None if losses is None else losses[:examples]
         total = {
             name: pieces.pop(name)
             .weighted(weights[name].to(wide(each.dtype, expected > EXACT)))
@@ -163,6 +170,40 @@ def clipped_gradients(
             for name, each in trainable.items()
         }
     return Clipped(total, norms, losses)
+
+
+def _own(leaf: Any) -> Any:
+    """A tensor of its own, in order and from the start of its storage, so that its rows can be followed."""
+    if not isinstance(leaf, Tensor):
+        return leaf
+    leaf = leaf.detach()
+    plain = leaf.is_contiguous() and not leaf.storage_offset()
+    return leaf if plain and leaf.nbytes == leaf.untyped_storage().nbytes() else leaf.contiguous().clone()
+
+
+def _apart(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, entries: int, views: int, alone: bool
+) -> tuple[dict[str, Piece], Tensor | None, int]:
+    """What each parameter received from each example, by the routes if they are proved, or alone; and how many.
+
+    Of one example there are two, of which the second is a copy: how memory is laid out differs for a batch of one.
+    """
+    if not alone:
+        routes = routes_for(
+            parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
+        )
+        if not routes.program.alone:
+            pair = (inputs, targets) if entries > 1 else tree.mapped(_doubled, (inputs, targets))
+            try:
+                return *_pieces(parts, loss, *pair, routes, max(2, entries), views, alone), max(2, entries)
+            except OtherRows:
+                pass
+    routes = everything_by_itself(parts)
+    return *_pieces(parts, loss, inputs, targets, routes, entries, views, alone), entries
+
+
+def _doubled(leaf: Any) -> Any:
+    return torch.cat([leaf, leaf]) if tree.batched(leaf) else leaf
 
 
 def wide(dtype: torch.dtype, exact: bool = False) -> torch.dtype:
@@ -188,27 +229,44 @@ def _exact(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _pieces(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int, alone: bool
 ) -> tuple[dict[str, Piece], Tensor | None]:
     """What each trainable parameter received, by name, and the losses; unused ones are left out."""
     model, trainable = parts.model, parts.trainable
     pieces: dict[str, Piece] = {}
     losses = None
     if len(routes.fallback) < len(trainable):
-        pieces, losses = _taped(parts, loss, inputs, targets, routes, entries, views)
+        pieces, losses = _proved(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
-        with as_written(parts.compiled):
-            found = per_example_gradients(model, loss, inputs, targets, routes.fallback)
+        found = per_example_gradients(model, loss, inputs, targets, routes.fallback, parts.names, mapped=not alone)
         for name, values in found.items():
             values = values.to(wide(values.dtype))
             pieces[name] = Plain(values if views == 1 else values / views)
     return pieces, losses
 
 
+def _proved(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
+) -> tuple[dict[str, Piece], Tensor]:
+    """What parameters received by way of the tape, proved to be each example's own, and the losses."""
+    pieces, losses, recording = _taped(parts, loss, inputs, targets, routes, entries, views)
+
+    def tiny(size: int) -> list[Any]:
+        def repeated(leaf: Any) -> Any:
+            return leaf[:1].expand(size, *leaf.shape[1:]).contiguous().clone() if tree.batched(leaf) else leaf
+
+        some = tree.mapped(repeated, (inputs, targets))
+        with torch.random.fork_rng(devices=[]):
+            return _taped(parts, loss, *some, routes, size, views)[2].trace
+
+    routes.program.prove(recording, entries, tiny)
+    return pieces, losses
+
+
 def _taped(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
-) -> tuple[dict[str, Piece], Tensor]:
-    """What parameters received by way of the tape, and the losses."""
+) -> tuple[dict[str, Piece], Tensor, Recording]:
+    """What parameters received by way of the tape, the losses, and what was written down of the pass."""
     inside = {layer for module in parts.compiled for layer in module.modules()}
     return arranged(
         parts.model,
@@ -219,20 +277,26 @@ def _taped(
 
 def _recorded(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
-) -> tuple[dict[str, Piece], Tensor]:
+) -> tuple[dict[str, Piece], Tensor, Recording]:
     trainable = parts.trainable
     served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
-    tape = Tape()
+    data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
+    recording = Recording(data, parts.names, reading=False)
+    tape = Tape(recording)
     args, kwargs = tree.arguments(inputs)
     watched = _watched(parts.layers, routes, tape, served, entries)
     alone = direct(routes.places, {name: trainable[name] for name in routes.direct}, tape, entries)
-    with torch.enable_grad(), constants(trainable), watched, alone:
+    # Broken off in the middle, what is computed again on the way back could not be followed to its end.
+    whole = set_checkpoint_early_stop(False)
+    with torch.enable_grad(), constants(trainable), watched, alone, whole, recording:
         losses = loss(parts.model(*args, **kwargs), targets)
         check_losses(losses, entries)
+        recording.rows("loss", (losses, 0))
         with _exact(losses.device):
             received = tape.run(losses if views == 1 else losses / views)
+        recording.close()
         losses = losses.detach()
-    return {served[key]: merge(found) for key, found in received.items()}, losses
+    return {served[key]: merge(found) for key, found in received.items()}, losses, recording
 
 
 @contextmanager
@@ -309,6 +373,6 @@ def _hook(
             made = pieces(layer, kept, grad.to(dtype), dimensions[number])
             return [(own[key], piece) for key, piece in made.items() if id(own[key]) in served]  # type: ignore[misc]
 
-        return tape.watch(output, make)
+        return tape.watch(output, make, dimensions[number], values)
 
     return hook

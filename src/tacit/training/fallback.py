@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, NotIsolated
 from tacit.training import tree
+from tacit.training.isolation.program import prove_mapped
+from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.state import State
+from tacit.training.tape import OtherRows
 
 Loss = Callable[[Any, Any], Tensor]
 
 
 def per_example_gradients(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, names: tuple[str, ...]
-) -> dict[str, Tensor]:
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, names: tuple[str, ...],
+    storages: Mapping[int, str], *, mapped: bool = True,
+) -> dict[str, Tensor]:  # fmt: skip
     """Gradients of the named parameters for each example: (examples, \\*shape of the parameter).
 
-    The model sees each example as a batch of one, under ``torch.func.vmap``; a model vmap cannot
-    run is run in a plain loop. Layers that draw random numbers draw them afresh for this pass.
+    The model sees each example as a batch of one, under ``torch.func.vmap``, if nothing but operations of
+    PyTorch itself ran there. Otherwise, and where not ``mapped``, a plain loop runs the model on one example
+    after the other, and puts back what model and loss hold after each. Layers that draw random numbers draw
+    them afresh for this pass.
     """
     every = dict(model.named_parameters())
     chosen = {name: every[name].detach() for name in names}
@@ -37,31 +44,61 @@ def per_example_gradients(
         check_losses(losses, 1)
         return losses.sum()
 
+    if mapped:
+        state = State(model, loss)
+        try:
+            found = _mapped(one, chosen, inputs, targets, storages)
+            return {name: found[name] for name in names}
+        except NotIsolated:
+            pass  # Alone, an example is mixed with nobody.
+        except InvalidValue:
+            raise
+        except (RuntimeError, ValueError, OtherRows):
+            pass
+        finally:
+            state.restore()
+    state = State(model, loss, contents=True)
+    return _loop(one, chosen, inputs, targets, storages, state)
+
+
+def _mapped(
+    one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, targets: Any, storages: Mapping[int, str]
+) -> dict[str, Tensor]:
     places = tree.mapped(lambda leaf: 0 if tree.batched(leaf) else None, (inputs, targets))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            found = vmap(grad(one), in_dims=(None, *places), randomness="different")(chosen, inputs, targets)
-    except InvalidValue:
-        raise
-    except (RuntimeError, ValueError):
-        found = _loop(one, chosen, inputs, targets)
-    return {name: found[name] for name in names}
+    data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
+    with warnings.catch_warnings(), Recording(data, storages, reading=False) as recording:
+        warnings.simplefilter("ignore", UserWarning)
+        found: dict[str, Tensor] = vmap(grad(one), in_dims=(None, *places), randomness="different")(
+            chosen, inputs, targets
+        )
+    prove_mapped(recording, tree.examples(inputs, targets), [(each, 0) for each in found.values()])
+    return found
 
 
-def _loop(one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, targets: Any) -> Any:
+def _loop(
+    one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, targets: Any,
+    storages: Mapping[int, str], state: State,
+) -> dict[str, Tensor]:  # fmt: skip
     rows: dict[str, list[Tensor]] = {name: [] for name in chosen}
-    for number in range(tree.examples(inputs, targets)):
+    examples = tree.examples(inputs, targets)
+    # An example that sets the seed sets its own.
+    seeds = torch.randint(1 << 62, (examples,)).tolist()
+    for number, seed in enumerate(seeds):
 
         def pick(leaf: Any, number: int = number) -> Any:
-            return leaf[number] if tree.batched(leaf) else leaf
+            return leaf[number].clone() if tree.batched(leaf) else leaf
 
         leaves = {name: each.clone().requires_grad_() for name, each in chosen.items()}
-        with torch.enable_grad():
-            value = one(leaves, tree.mapped(pick, inputs), tree.mapped(pick, targets))
+        pair = tree.mapped(pick, (inputs, targets))
         found: Sequence[Tensor | None] = [None] * len(leaves)
-        if value.requires_grad:
-            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+        torch.default_generator.manual_seed(seed)
+        try:
+            with torch.enable_grad(), Recording(tree.tensors(pair), storages):
+                value = one(leaves, *pair)
+                if value.requires_grad:
+                    found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+        finally:
+            state.restore()
         for (name, leaf), each in zip(leaves.items(), found, strict=True):
             dense = each if each is None or each.layout == torch.strided else each.to_dense()
             rows[name].append(torch.zeros_like(leaf) if dense is None else dense)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.training.isolation.recording import active
 from tacit.training.memory import out_of_memory
 
 _LARGE = 1 << 16
@@ -79,7 +80,17 @@ def _instead(forwards: dict[nn.Module, Callable[..., Tensor]]) -> Iterator[None]
 
 
 def _narrow(layer: nn.Linear, input: Tensor) -> Tensor:
-    if input.dim() != 2 or input.requires_grad or input.numel() < _LARGE or torch.is_autocast_enabled("cpu"):
+    recording = active()
+    if recording is None or input.dim() != 2 or input.requires_grad or torch.is_autocast_enabled("cpu"):
+        return F.linear(input, layer.weight, layer.bias)
+    # Which way is faster depends on the number of examples; what is written down of it must not.
+    (made,) = recording.trusted(("linear", layer.weight.shape), [(input, 0)], lambda: [(_turned(layer, input), 0)])
+    assert made is not None
+    return made
+
+
+def _turned(layer: nn.Linear, input: Tensor) -> Tensor:
+    if input.numel() < _LARGE:
         return F.linear(input, layer.weight, layer.bias)
     bias: Tensor | None = layer.bias
     if bias is None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tacit.training import tree
 from tacit.training.data import Examples, Pair
+from tacit.training.isolation.state import guarded
 from tacit.training.losses import unnamed_bounds
 
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ def fitting_batch(core: PrivateStep, pair: Pair | None) -> int:
 
     Measured on the first of these, once and twice: what backpropagation keeps for one more, three
     times over for its gradient and what the engine holds. On a CPU no activation of images exceeds 12 MiB,
-    but for the sake of 16 entries: larger ones leave its caches, and are slower than more parts. The result
-    depends on shapes alone.
+    but for the sake of 16 entries: larger ones leave its caches, and are slower than more parts. Where
+    examples are computed alone, what is held is a gradient for each. The result depends on shapes alone.
     """
     if pair is None:
         return _MOST
+    if core.alone:
+        own = sum(each.nbytes for each in core.model.parameters() if each.requires_grad)
+        return max(1, min(_MOST, int(_SHARE * _free(core) / max(1, _COPIES * own))))
     (one, _), (two, largest) = (_kept(core, _repeated(pair, count)) for count in (1, 2))
     most = max(1, min(_MOST, int(_SHARE * _free(core) / max(1, _COPIES * (two - one)))))
     if next(core.model.parameters()).device.type != "cpu":
@@ -65,7 +69,8 @@ def _kept(core: PrivateStep, pair: Any) -> tuple[int, int]:
     args, kwargs = tree.arguments(inputs)
     buffers = {name: each.clone() for name, each in core.model.named_buffers()}
     hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), hooks, unnamed_bounds():
+    guard = guarded(core.model, core.loss, pair)
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), hooks, guard, unnamed_bounds():
         losses = core.loss(torch.func.functional_call(core.model, buffers, args, kwargs), targets)
     del losses
     total = sum(sizes.values()) + sum(leaf.nbytes for leaf in tree.tensors(pair))

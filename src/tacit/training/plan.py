@@ -235,7 +235,8 @@ class Plan:
 
 
 ASSUMPTIONS = (
-    "model, loss and data set treat each example by itself, and accept any",
+    "data set, collate function, augment and loops of one's own treat each example by itself, and accept any",
+    "model and loss accept any example, and keep none in globals, files or other processes",
     "which examples a step saw, losses and gradient norms stay with the curator",
     "the weights at the start came from no private run but those counted here",
 )

@@ -8,7 +8,8 @@ what the rule of a linear map wants. Inside, time comes first.
 
 from __future__ import annotations
 
-from collections.abc import Container
+import functools
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
@@ -101,14 +102,23 @@ def _one(
     if not alone:
         biases = [None if biases[0] is None else biases[0] + biases[1], None]
     fixed = (weights["weight_ih"], weights["weight_hh"], *biases, weights["weight_hr"])
-    if kind == "LSTM":
-        return _LSTM.apply(values, *start, tape.anchor, backwards, fixed, emit)  # type: ignore[no-untyped-call, no-any-return]
-    if alone:
-        side = _GRU.apply(values, start[0], tape.anchor, backwards, fixed, emit)  # type: ignore[no-untyped-call]
-    else:
+    emit.recording = tape.recording  # type: ignore[attr-defined]
+    common = (tape.anchor, backwards, fixed, emit)
+
+    def run() -> list[tuple[Tensor | None, int]]:
+        if kind == "LSTM":
+            side, cell = _LSTM.apply(values, *start, *common)  # type: ignore[no-untyped-call]
+            return [(side, 1), (cell, 0)]
+        if alone:
+            return [(_GRU.apply(values, start[0], *common), 1)]  # type: ignore[no-untyped-call]
         rectified = layer.nonlinearity == "relu"
-        side = _Elman.apply(values, start[0], tape.anchor, backwards, fixed, emit, rectified)  # type: ignore[no-untyped-call]
-    return side, start[1]
+        return [(_Elman.apply(values, start[0], *common, rectified), 1)]  # type: ignore[no-untyped-call]
+
+    given: list[tuple[Tensor | None, int]] = [(values, 1), (start[0], 0)]
+    if kind == "LSTM":
+        given.append((start[1], 0))
+    side, *cell = tape.recording.trusted((kind, backwards), given, run)
+    return side, cell[0] if cell else start[1]  # type: ignore[return-value]
 
 
 def _order(steps: int, backwards: bool) -> list[int]:
@@ -120,6 +130,27 @@ def _before(states: Tensor, first: Tensor, backwards: bool) -> Tensor:
     if backwards:
         return torch.cat([states[1:], first[None]])
     return torch.cat([first[None], states[:-1]])
+
+
+def _unwatched(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A way back as one operation of its pass, with its examples where they were on the way there."""
+
+    @functools.wraps(backward)
+    def run(ctx: Any, *grads: Any) -> Any:
+        values, outputs = saved = ctx.saved_tensors
+        places = [(grads[0], 1), (values, 1), (outputs, 1), (ctx.h, 0)]
+        places += [(grads[1], 0), (ctx.c, 0)] if len(grads) > 1 else []
+        ctx.emit.recording.rows("gradient", *places)
+        made: list[Any] = []
+
+        def call() -> list[tuple[Tensor | None, int]]:
+            made.extend(backward(ctx, saved, *grads))
+            return [(made[0], 1), *((each, 0) for each in made[1 : 1 + len(grads)])]
+
+        ctx.emit.recording.trusted(backward.__qualname__, places, call)
+        return tuple(made)
+
+    return run
 
 
 class _LSTM(torch.autograd.Function):
@@ -157,8 +188,9 @@ class _LSTM(torch.autograd.Function):
         return outputs, c.clone()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        (values, outputs), (gates, cells, squashed) = ctx.saved_tensors, ctx.kept
+    @_unwatched
+    def backward(ctx: Any, saved: Any, *grads: Any) -> Any:
+        (values, outputs), (gates, cells, squashed) = saved, ctx.kept
         entrance, weight, _, _, projection = ctx.fixed
         ctx.kept = None
         onto, dc = grads
@@ -220,8 +252,9 @@ class _GRU(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        (values, outputs), (gates, own), (entrance, weight, *_) = ctx.saved_tensors, ctx.kept, ctx.fixed
+    @_unwatched
+    def backward(ctx: Any, saved: Any, *grads: Any) -> Any:
+        (values, outputs), (gates, own), (entrance, weight, *_) = saved, ctx.kept, ctx.fixed
         ctx.kept = None
         steps, _, width = outputs.shape
         reset, share, new = gates.chunk(3, 2)
@@ -269,8 +302,9 @@ class _Elman(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        (values, outputs), (entrance, weight, *_) = ctx.saved_tensors, ctx.fixed
+    @_unwatched
+    def backward(ctx: Any, saved: Any, *grads: Any) -> Any:
+        (values, outputs), (entrance, weight, *_) = saved, ctx.fixed
         before = _before(outputs, ctx.h, ctx.backwards)
         passed = torch.empty_like(outputs)
         dh: Tensor | None = None

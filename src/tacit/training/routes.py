@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,10 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, NotIsolated
 from tacit.training import rewrites, rules, tree
 from tacit.training.direct import Use, place
 from tacit.training.fallback import Loss, check_losses
+from tacit.training.isolation.program import Program
+from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.state import State, storages
 from tacit.training.observing import Seen, Watching
 
 
@@ -31,7 +35,7 @@ class Routes:
     """Batch dimension of every call of every ruled layer, by name; and what is left over.
 
     ``places`` are those of the examples where the parameters in ``direct``, which no layer answers
-    for, meet them.
+    for, meet them. ``program`` is what has been proved of the passes made by these routes.
     """
 
     dimensions: dict[str, tuple[int, ...]]
@@ -39,6 +43,7 @@ class Routes:
     fallback: tuple[str, ...]
     direct: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
+    program: Program = field(default_factory=Program, compare=False)
 
 
 _ROUTES: WeakKeyDictionary[nn.Module, dict[Any, Routes]] = WeakKeyDictionary()
@@ -59,6 +64,11 @@ class Parts:
                 if each is not None and each.requires_grad and id(each) not in seen:
                     seen.add(id(each))
                     self.trainable[f"{prefix}.{name}" if prefix else name] = each
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Parameters and buffers by the addresses of their storages."""
+        return storages(self.model)
 
 
 def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes], bool]) -> Routes:
@@ -180,7 +190,7 @@ def _check_buffers(model: nn.Module, two: Seen, three: Seen) -> None:
         after = two.buffers[name], three.buffers[name]
         counts = before.dim() == 0 and not before.is_floating_point() and _equal(*after)
         if not counts and not all(_equal(before, each) for each in after):
-            raise InvalidValue(
+            raise NotIsolated(
                 f"buffer {name!r}", "changed by a forward pass",
                 "the same whatever examples the model sees",
                 "It would keep a statistic of the data that no noise covers; keep it out of training.",
@@ -239,6 +249,7 @@ def _observe(
 
     inputs, targets = tree.mapped(repeated, (inputs, targets))
     watching = Watching(parameters, seen, size, (inputs, targets))
+    state = State(model, loss, contents=True)
     handles = []
     for name, layer in watched.items():
         own = {id(each) for each in layer.parameters()}
@@ -264,7 +275,7 @@ def _observe(
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), as_written(compiled(model.modules())):
-            with watching:
+            with Recording(tree.tensors((inputs, targets)), storages(model)), watching:
                 outputs = functional_call(model, seen.buffers, args, kwargs)
                 watching.in_loss = True
                 losses = loss(outputs, targets)
@@ -276,6 +287,7 @@ def _observe(
     finally:
         for handle in handles:
             handle.remove()
+        state.restore()
     return seen
 
 

@@ -66,18 +66,19 @@ class PrivateStep:
     plan's, not the number of examples that came. Of several processes (``group``) each clips its own
     examples and adds its share of the noise; the sum over all is what is released.
 
-    An example whose gradient is not finite adds nothing. At the first batch of two or more examples,
-    and ten times in a run, the step tests itself: one example must not change another's loss or
-    gradient, the clipped gradient must be that of plain backpropagation, and, at first, noise must have
-    the stated variance.
+    An example whose gradient is not finite adds nothing. Of every pass it is proved that one example does
+    not change what another adds (:mod:`tacit.training.isolation`), or examples are computed one at a time, as
+    they are where ``alone``. At the first batch of two or more examples, and ten times in a run, the step tests
+    itself besides: on a few rows, one example must not change another's loss or gradient, the clipped gradient
+    must be that of plain backpropagation, and, at first, noise must have the stated variance.
     """
 
     def __init__(
         self, model: nn.Module, loss: Loss, plan: Plan, source: Source, *,
         physical_batch: int | None = None, views: int = 1, autocast: torch.dtype | None = None,
-        group: Group = ALONE,
+        group: Group = ALONE, alone: bool = False,
     ) -> None:  # fmt: skip
-        self.group = group
+        self.group, self.alone = group, alone
         self.model, self.loss, self.plan, self.source = model, loss, plan, source
         self.views, self.autocast = views, autocast
         self.clip_norm = plan.clip_norm
@@ -148,7 +149,7 @@ class PrivateStep:
         with unnamed_bounds():
             return clipped_gradients(
                 self.model, self.loss, inputs, targets, self.clip_norm,
-                rule=self._rule, views=self.views, autocast=self.autocast,
+                rule=self._rule, views=self.views, autocast=self.autocast, alone=self.alone,
                 expected=self.plan.batch_size,
             )  # fmt: skip
 
@@ -156,9 +157,12 @@ class PrivateStep:
         """Compare a few of these examples together and alone, and one of them with plain backpropagation."""
         forget(self.model)
         facts = (self.views, self.autocast)
-        rows = finite_rows(self.model, self.loss, inputs, targets, *facts)
-        if len(rows) < 2:
-            return
+        if self.alone:
+            rows = torch.randperm(tree.examples(inputs, targets) // self.views)[:1].tolist()
+        else:
+            rows = finite_rows(self.model, self.loss, inputs, targets, *facts)
+            if len(rows) < 2:
+                return
         self._test_due = False
         entries = [self.views * row + view for row in rows for view in range(self.views)]
 
@@ -166,11 +170,13 @@ class PrivateStep:
             return leaf[torch.tensor(entries, device=leaf.device)] if tree.batched(leaf) else leaf
 
         some_inputs, some_targets = tree.mapped(pick, (inputs, targets))
-        check_apart(self.model, self.loss, some_inputs, some_targets, *facts)
+        if not self.alone:
+            check_apart(self.model, self.loss, some_inputs, some_targets, *facts)
         if self.autocast is None:
             check_clipping(
-                self.model, self.loss, some_inputs, some_targets, self.views, self._rule, self.clip_norm
-            )
+                self.model, self.loss, some_inputs, some_targets, self.views, self._rule, self.clip_norm,
+                self.alone,
+            )  # fmt: skip
 
     @property
     def _steps(self) -> tuple[float, float]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from typing import Any
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 from torch.utils.checkpoint import CheckpointError
 
 from tacit.training.layers import Matrix, Piece, Rows, Shift
+
+if TYPE_CHECKING:
+    from tacit.training.isolation.recording import Recording
 
 Pieces = list[tuple[Tensor, Piece]]
 
 
 class OtherRows(Exception):
-    """The model did otherwise than when it was watched: rows need not be examples."""
+    """Rows of what a layer was called on need not be examples: the batch is computed one example at a time."""
 
 
 class _Start(torch.autograd.Function):
@@ -31,6 +36,13 @@ class _Start(torch.autograd.Function):
         return None, None
 
 
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """Within, what the engine computes from an example's gradient is its own affair."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
+
+
 class Tape:
     """Keeps, for each watched output, the gradient of the loss and what to make of it.
 
@@ -38,25 +50,33 @@ class Tape:
     from output to output and computes none for a parameter.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, recording: Recording) -> None:
         self.anchor = torch.zeros((), requires_grad=True)
+        self.recording = recording
         self._made: Pieces = []
-        self._leaves: list[tuple[Tensor, Callable[[Tensor], Pieces]]] = []
+        self._leaves: list[tuple[Tensor, int, Callable[[Tensor], Pieces]]] = []
 
-    def watch(self, output: Tensor, make: Callable[[Tensor], Pieces]) -> Tensor:
-        """Watch an output; ``make`` turns its gradient into the pieces of the parameters behind it."""
+    def watch(
+        self, output: Tensor, make: Callable[[Tensor], Pieces], dimension: int = 0, *kept: Tensor
+    ) -> Tensor:
+        """Watch an output; ``make`` turns its gradient into the pieces of the parameters behind it.
+
+        Its gradient, and the tensors ``kept`` for the pieces, must have the examples along ``dimension``.
+        """
         if not torch.is_grad_enabled():
             return output
         if not output.requires_grad:
             output = _Start.apply(output, self.anchor)  # type: ignore[no-untyped-call]
 
         # The graph outlives the hook: what the hook holds on to must not.
-        waiting = [make]
-        del make
+        waiting = [(make, kept)]
+        del make, kept
 
         def keep(grad: Tensor) -> None:
-            with torch.no_grad():
-                self.add(*waiting.pop()(grad.detach()))
+            made, values = waiting.pop()
+            self.recording.rows("gradient", (grad, dimension), *((each, dimension) for each in values))
+            with torch.no_grad(), _unwatched():
+                self.add(*made(grad.detach()))
 
         output.register_hook(keep)  # type: ignore[no-untyped-call]
         return output
@@ -67,9 +87,9 @@ class Tape:
             piece.settle()
             self._made.append((parameter, piece))
 
-    def leaf(self, value: Tensor, make: Callable[[Tensor], Pieces]) -> Tensor:
-        """Watch a tensor with which a computation starts."""
-        self._leaves.append((value, make))
+    def leaf(self, value: Tensor, make: Callable[[Tensor], Pieces], dimension: int) -> Tensor:
+        """Watch a tensor with which a computation starts, spread over the examples along a dimension."""
+        self._leaves.append((value, dimension, make))
         return value
 
     def linear(
@@ -103,7 +123,7 @@ class Tape:
                     found.append((parameter, whole))
             return found
 
-        return self.watch(output, make)
+        return self.watch(output, make, 0, kept)
 
     def shift(self, values: Tensor, bias: Tensor, trainable: Container[int], rows: tuple[int, int]) -> Tensor:
         """``values`` (examples, positions, p) plus rows of a bias, watched."""
@@ -119,13 +139,18 @@ class Tape:
     def run(self, losses: Tensor) -> dict[int, list[Piece]]:
         """The backward pass; what each parameter received, by the parameter's identity."""
         if losses.requires_grad:
-            leaves = [self.anchor, *(leaf for leaf, _ in self._leaves)]
+            leaves = (self.anchor, *(leaf for leaf, _, _ in self._leaves))
             try:
-                _, *found = torch.autograd.grad(losses, leaves, torch.ones_like(losses), allow_unused=True)
+                # As torch.autograd.grad does, but with what watches functions still watching.
+                ones = (torch.ones_like(losses),)
+                _, *found = _engine_run_backward((losses,), ones, False, False, leaves, True, accumulate_grad=False)
             except CheckpointError as error:
                 raise OtherRows from error
-            for (_, make), grad in zip(self._leaves, found, strict=True):
-                self._made.extend(() if grad is None else make(grad))
+            for (_, dimension, make), grad in zip(self._leaves, found, strict=True):
+                if grad is not None:
+                    self.recording.rows("gradient", (grad, dimension))
+                    with _unwatched():
+                        self._made.extend(make(grad))
         received: dict[int, list[Piece]] = {}
         for parameter, piece in self._made:
             received.setdefault(id(parameter), []).append(piece)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,13 +11,13 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
 from tacit import _validate
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, NotIsolated, SelfTestFailed
 from tacit.guarantee import Guarantee
 from tacit.randomness import Source
 from tacit.relations import Relation
 from tacit.training import past, sharding, tree
 from tacit.training.charging import Account
-from tacit.training.checking import check_model
+from tacit.training.checking import check_model, check_sound, mark_unsound, unsound
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.data import Pair, examples_of
 from tacit.training.distributed import facts_of, group_for
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Callback = Callable[[Progress], None]
 Augment = Callable[[Any], Any]
+EXAMPLES = ("together", "alone")
 
 
 class Trainer:
@@ -48,6 +50,16 @@ class Trainer:
     is post-processing of them: optimiser state, schedules, averages, checkpoints and saved files. What
     is not, and stays with the curator, is marked so: :class:`Seen` and the length of the data set.
     The ledger is charged before the first example is read. Abadi et al. 2016.
+
+    Who keeps examples apart: for model and loss, their hooks and functions with a backward of their own, the
+    trainer does, in every pass. A pass in which one example changes what another adds, or that writes something
+    of them into a parameter, a buffer or another tensor, is refused, and the run then has no guarantee:
+    :attr:`guarantee` and :meth:`save` raise :class:`tacit.errors.GuaranteeVoid`, and what was charged stays
+    charged. Attributes that a pass changes are put back after it. With ``examples="alone"`` the same holds for any code
+    that keeps its data in model and loss: each example is computed by itself, and both are put back between
+    examples. Outside of it, and assumed in the guarantee, are data set, ``collate_fn``, ``augment`` (which is given
+    one example at a time with ``examples="alone"``) and a loop of one's own, and code that keeps examples in
+    globals, in files or in memory that PyTorch does not see, or that takes PyTorch's dispatcher apart.
 
     Under ``torchrun`` the same lines train one model in several processes, with the same guarantee and one
     charge: :mod:`tacit.training.distributed`. A model under FSDP2 is taken as it is.
@@ -64,6 +76,9 @@ class Trainer:
     ``callbacks``       called with a :class:`Progress` after every step
     ``progress``        a bar on the terminal, by default where there is one; "public": without what
                         is for the curator
+    ``examples``        "together": a batch goes through the model at once, where every pass is proved to
+                        keep its examples apart, and one by one where it cannot be. "alone": always one
+                        by one, in a plain loop, for any model and loss whatever they compute
     ``checkpoint``      a file to write the run to, every ``checkpoint_every`` steps (an epoch)
     ``earlier``         "composed": runs that the weights come from (:mod:`tacit.training.past`) are part of
                         the guarantee. "disjoint": they were on other people, which is then an assumption
@@ -96,6 +111,7 @@ class Trainer:
         average: float | str | None = None,
         schedule: Any = None,
         autocast: torch.dtype | None = None,
+        examples: str = "together",
         callbacks: Iterable[Callback] = (),
         progress: bool | str | None = None,
         checkpoint: PATH | None = None,
@@ -104,6 +120,7 @@ class Trainer:
         random_state: int | None = None,
     ) -> None:
         check_model(model)
+        check_sound(model)
         self._group = group_for(model)
         if not isinstance(plan, Plan):
             raise InvalidValue("plan", type(plan), "a tacit.training.Plan")
@@ -120,6 +137,7 @@ class Trainer:
         self._core = PrivateStep(
             model, per_example(loss), plan, self._source,
             physical_batch=physical_batch, views=self._views, autocast=autocast, group=self._group,
+            alone=_validate.choice("examples", examples, EXAMPLES) == "alone",
         )  # fmt: skip
         self._average = _averaged(model, average)
         self._tail = average == "tail"
@@ -133,6 +151,7 @@ class Trainer:
         self._waiting: int | None = None
         self._begun = self._stopping = self._finished = False
         self._taken = 0
+        self._fault: Exception | None = None
         self.seen: Seen | None = None
 
     @property
@@ -168,12 +187,14 @@ class Trainer:
         """What may be promised about the model, the average and every checkpoint of this run.
 
         It is that of all steps charged, taken or not. A run charged by the epoch and stopped
-        early is charged for the epochs begun.
+        early is charged for the epochs begun. Raises :class:`tacit.errors.GuaranteeVoid` once a fault was found.
         """
+        self._check_sound()
         return self._account.guarantee(stopped=self._finished and self.step_number < self.plan.steps)
 
     def epsilon(self) -> float:
         """ε of the steps taken so far."""
+        self._check_sound()
         if self.step_number == 0:
             return 0.0
         return self._account.epsilon(self.step_number)
@@ -236,12 +257,28 @@ class Trainer:
 
         Of several processes the first writes it. A sharded model has to be saved by all of them.
         """
+        self._check_sound()
         whole = self._group.gathered(self.model.state_dict())
         if self._group.rank == 0:
             write(path, whole, kept_facts(self.model, self.guarantee), overwrite=overwrite)
 
+    @contextmanager
+    def _finding(self) -> Iterator[None]:
+        """A fault found within takes the guarantee from the run, and from a model that it has changed."""
+        try:
+            yield
+        except (NotIsolated, SelfTestFailed) as fault:
+            self._fault = fault
+            if self._taken:
+                mark_unsound(self.model, fault)
+            raise
+
+    def _check_sound(self) -> None:
+        if self._fault is not None:
+            raise unsound("This run", self._fault)
+
     def _fit_to_memory(self, pair: Pair | None) -> None:
-        with self._group.whole(self.model):
+        with self._finding(), self._group.whole(self.model):
             self._core.physical_batch = max(1, fitting_batch(self._core, pair) // self._views)
 
     def _steps(self, dataset: Any, *, resume: bool, own_loop: bool = False) -> Iterator[Iterable[Pair]]:
@@ -288,6 +325,7 @@ class Trainer:
                 for number in range(first, last):
                     if number > first and self._stops():
                         break
+                    self._check_sound()
                     if self._checkpoint and self._checkpoint.due(number):
                         self._checkpoint.begin(self, number, last)
                     yield next(parts)
@@ -348,7 +386,8 @@ class Trainer:
     def _take(self, parts: Iterable[Pair]) -> None:
         self._account.check_process()
         self._let_gradients_go()
-        self.seen = self._core.release(map(self._viewed, parts))
+        with self._finding():
+            self.seen = self._core.release(map(self._viewed, parts))
         self.optimizer.step()
         self._let_gradients_go()
         self._taken += 1
@@ -378,11 +417,24 @@ class Trainer:
 
         inputs, targets = tree.mapped(repeat, pair) if self._views > 1 else pair
         if self._augment is not None and tree.examples(inputs, targets):
-            inputs = self._augment(inputs)
+            inputs = self._augmented(self._augment, inputs, tree.examples(inputs, targets))
         return inputs, targets
+
+    def _augmented(self, augment: Augment, inputs: Any, entries: int) -> Any:
+        if not self._core.alone:
+            return augment(inputs)
+
+        def some(start: int) -> Any:
+            def cut(leaf: Any) -> Any:
+                return leaf[start : start + self._views] if tree.batched(leaf) else leaf
+
+            return augment(tree.mapped(cut, inputs))
+
+        return tree.zipped(_join, [some(start) for start in range(0, entries, self._views)])
 
     def _finish(self) -> None:
         self._finished = True
+        self._check_sound()
         if self._checkpoint is not None:
             self._checkpoint.end(self, self.step_number)
         if self._average is not None and int(self._average.n_averaged):
@@ -428,8 +480,8 @@ def _check_optimizer(model: nn.Module, optimizer: Any) -> None:
 def _joined(parts: list[Pair]) -> Pair:
     if len(parts) == 1:
         return parts[0]
+    return tree.zipped(_join, parts)  # type: ignore[no-any-return]
 
-    def join(leaves: list[Any]) -> Any:
-        return torch.cat(leaves) if isinstance(leaves[0], Tensor) and leaves[0].dim() else leaves[0]
 
-    return tree.zipped(join, parts)  # type: ignore[no-any-return]
+def _join(leaves: list[Any]) -> Any:
+    return torch.cat(leaves) if isinstance(leaves[0], Tensor) and leaves[0].dim() else leaves[0]

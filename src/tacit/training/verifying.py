@@ -18,12 +18,14 @@ from torch import Tensor
 
 from tacit.training import tree
 from tacit.training.fallback import Loss
+from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.state import guarded
 from tacit.training.layers import Piece, Weights
 from tacit.training.routes import Parts, Routes
 from tacit.training.tape import OtherRows
 
 # Pieces and losses of a batch, by the routes; the arguments are those of the engine.
-Taped = Callable[[Parts, Loss, Any, Any, Routes, int], tuple[dict[str, Piece], Tensor]]
+Taped = Callable[[Parts, Loss, Any, Any, Routes, int], tuple[dict[str, Piece], Tensor, Recording]]
 
 _FEWEST, _MOST = 3, 64
 _SHAKEN = 0.05
@@ -63,7 +65,7 @@ def _apart(
         return torch.where(kept, values, torch.zeros_like(values))
 
     try:
-        pieces, _ = taped(parts, only, inputs, targets, routes, size)
+        pieces, _, _ = taped(parts, only, inputs, targets, routes, size)
     except OtherRows:
         return False
     with torch.no_grad(), torch.autocast(_device(parts), enabled=False):
@@ -81,7 +83,8 @@ def _apart(
         found = {name: piece.weighted(ones.to(_wide(parts, name))) for name, piece in pieces.items()}
     names = [name for name in parts.trainable if name not in routes.fallback]
     chosen = [parts.trainable[name] for name in names]
-    plain = torch.autograd.grad(losses[row], chosen, retain_graph=True, allow_unused=True)
+    with guarded(parts.model, loss, (), resumed=True):
+        plain = torch.autograd.grad(losses[row], chosen, retain_graph=True, allow_unused=True)
     for name, parameter, grad in zip(names, chosen, plain, strict=True):
         expected = torch.zeros_like(parameter) if grad is None else grad
         got = found.get(name, torch.zeros_like(parameter))
@@ -99,7 +102,8 @@ def _plain(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> tuple[Tensor,
     with torch.enable_grad():
         for seed in (1, 2):
             torch.default_generator.manual_seed(seed)
-            found.append(loss(parts.model(*args, **kwargs), targets))
+            with guarded(parts.model, loss, (inputs, targets)):
+                found.append(loss(parts.model(*args, **kwargs), targets))
     random = not torch.equal(found[0].detach().nan_to_num(), found[1].detach().nan_to_num())
     return found[0], not random and found[0].requires_grad and not torch.is_autocast_enabled(_device(parts))
 

@@ -1,0 +1,1 @@
+"""Examples kept apart: what a pass of model and loss did is written down, and proved to keep rows apart."""

@@ -1,0 +1,408 @@
+"""The proof that a pass kept its examples apart, from what was written down of it.
+
+Three things are proved of a trace of n examples.
+
+1. Operation by operation, each from the closed table (:mod:`.keeping`), every loss and every gradient that
+   becomes part of an example's own depends on that example and on public values alone.
+2. The pass did not depend on how many examples there are: it is, operation for operation, that of two and of
+   three examples, of which tiny batches give the traces, with sizes and strides that grow evenly with n
+   and all other numbers the same. Hence what an example adds to the sum does not depend on who else was drawn.
+   One example alone goes through the same computations; its copies in memory may differ.
+3. Nothing computed from examples was written into memory that outlives the pass.
+
+A trace that was proved once need not be proved again: the same trace is the same computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from tacit.errors import NotIsolated
+from tacit.training.isolation.keeping import KEEPING, SIZES, Call, combined
+from tacit.training.isolation.operations import MAKES, written_refs
+from tacit.training.isolation.places import (
+    COUNTED,
+    MIXED,
+    PUBLIC,
+    UNCLEAR,
+    Found,
+    Owned,
+    Owner,
+    Rows,
+    located,
+    owning,
+    refs,
+)
+from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
+from tacit.training.tape import OtherRows
+
+Trace = list[Any]
+_MOST = 64
+_PATIENCE = 3
+ADVICE = (
+    "Normalise, attend and average within an example only, and keep nothing of a batch; or pass "
+    'examples="alone" to the trainer, which computes every example by itself.'
+)
+
+
+def mixed(what: str) -> NotIsolated:
+    """The refusal of model and loss that mix examples."""
+    return NotIsolated(
+        "model and loss", "a computation over several examples",
+        f"such that one example does not change {what} of another", ADVICE,
+    )  # fmt: skip
+
+
+class Program:
+    """What model and loss do to a batch, whatever its size, as far as it has been proved.
+
+    ``alone``: it could not be, and examples are computed one at a time.
+    """
+
+    def __init__(self) -> None:
+        self.alone = False
+        self._failures = 0
+        self._proved: dict[int, Trace] = {}
+        self._tiny: dict[int, Trace] = {}
+
+    def prove(self, recording: Recording, examples: int, tiny: Callable[[int], Trace]) -> None:
+        """Raise unless the pass just written down kept its examples apart; ``tiny`` traces so many."""
+        if recording.escaped:
+            raise _escaped(recording.escaped[0])
+        trace = recording.trace
+        if self._proved.get(examples) == trace:
+            return
+        try:
+            if not self._tiny or not self._fits(trace, examples):
+                # What the model does may change with time; the tiny batches are then traced anew.
+                self._tiny = {size: tiny(size) for size in (1, 2, 3)}
+                self._proved.clear()
+                if _computed(self._tiny[1]) != _computed(self._tiny[2]):
+                    self.alone = True
+                    raise OtherRows
+                if not self._fits(trace, examples):
+                    self._failures += 1
+                    self.alone = self._failures >= _PATIENCE
+                    raise OtherRows
+            sized = _sized(self._tiny[2], self._tiny[3])
+            _walk(trace, examples, sized)
+        except OtherRows:
+            self.alone = self.alone or not self._failures
+            raise
+        if len(self._proved) >= _MOST:
+            self._proved.clear()
+        self._proved[examples] = trace
+
+    def _fits(self, trace: Trace, examples: int) -> bool:
+        two, three = self._tiny[2], self._tiny[3]
+        return len(trace) == len(two) == len(three) and all(
+            _even(*entries, examples) for entries in zip(two, three, trace, strict=True)
+        )
+
+
+def _computed(trace: Trace) -> list[Any]:
+    """The operations of the way there, without those that only copy or make room, and their plain numbers."""
+    found = []
+    for entry in trace:
+        if entry[0] == "loss":
+            break
+        if type(entry[0]) is str:
+            if entry[0] in ("constant", "trusted"):
+                found.append(entry[:2])
+        elif entry[0] not in MAKES and entry[0] not in _COPIES:
+            loose = SIZES.get(entry[0], ())
+            names = [each.name for each in entry[0]._schema.arguments]
+            given = [*zip(names, entry[1], strict=False), *entry[2]]
+            plain = [each for name, each in given if name not in loose and type(each) in (int, float, bool, str)]
+            # Products of matrices, or of as many of each, by how their factors lie in memory.
+            for part in _PRODUCTS.get(entry[0], (entry[0],)):
+                found.append((part, *plain))
+    return found
+
+
+def _escaped(what: str) -> NotIsolated:
+    return NotIsolated(
+        what, "changed by a forward or backward pass", "the same whatever examples the model sees",
+        "It would keep a statistic of the data that no noise covers; keep it out of training. " + ADVICE,
+    )  # fmt: skip
+
+
+def _even(two: Any, three: Any, some: Any, count: int) -> bool:
+    """Whether an entry is that of two and of three examples, with sizes that grow evenly."""
+    if type(two) is not tuple or type(three) is not tuple or type(some) is not tuple:
+        return False
+    if len(two) != len(three) or len(two) != len(some) or two[0] is not three[0] or two[0] is not some[0]:
+        if two[0] != three[0] or two[0] != some[0]:
+            return False
+    if type(two[0]) is str:
+        return _alike(two[1:], three[1:], some[1:], count)
+    func, given, named, outs = two
+    loose = SIZES.get(func, ())
+    names = [each.name for each in func._schema.arguments]
+    parts = list(zip(names, given, three[1], some[1], strict=False))
+    if not len(given) == len(three[1]) == len(some[1]):
+        return False
+    for mine, theirs, other in zip(named, three[2], some[2], strict=False):
+        if not mine[0] == theirs[0] == other[0]:
+            return False
+        parts.append((mine[0], mine[1], theirs[1], other[1]))
+    if not len(named) == len(three[2]) == len(some[2]):
+        return False
+    for name, a, b, c in parts:
+        if name in loose and not isinstance(a, Ref):
+            if not _grows(a, b, c, count):
+                return False
+        elif not _alike(a, b, c, count):
+            return False
+    return _alike(outs, three[3], some[3], count)
+
+
+def _alike(two: Any, three: Any, some: Any, count: int) -> bool:
+    """Whether three values are the same but for where tensors lie, which grows evenly."""
+    if isinstance(two, Ref):
+        if not isinstance(three, Ref) or not isinstance(some, Ref):
+            return False
+        if not two.number == three.number == some.number or not two.dtype == three.dtype == some.dtype:
+            return False
+        if not len(two.size) == len(three.size) == len(some.size) or not _grows(
+            two.size, three.size, some.size, count
+        ):
+            return False
+        return _grows(two.offset, three.offset, some.offset, count) and all(
+            some.size[at] == 1 or _grows(two.stride[at], three.stride[at], some.stride[at], count)
+            for at in range(len(two.size))
+        )
+    if isinstance(two, tuple):
+        if not isinstance(three, tuple) or not isinstance(some, tuple):
+            return False
+        return len(two) == len(three) == len(some) and all(
+            _alike(a, b, c, count) for a, b, c in zip(two, three, some, strict=True)
+        )
+    if type(two) is not type(three) or type(two) is not type(some):
+        return False
+    return bool(two == three and two == some)
+
+
+def _grows(two: Any, three: Any, some: Any, count: int) -> bool:
+    if isinstance(two, tuple):
+        if not isinstance(three, tuple) or not isinstance(some, tuple):
+            return False
+        return len(two) == len(three) == len(some) and all(
+            _grows(a, b, c, count) for a, b, c in zip(two, three, some, strict=True)
+        )
+    if type(two) is int and type(three) is int and type(some) is int:
+        return some == two + (three - two) * (count - 2)
+    return bool(two == three == some)
+
+
+def _sized(two: Trace, three: Trace) -> list[list[tuple[int, ...] | None]]:
+    """For each tensor of each entry, the dimensions that are as long as the batch; None where it is unclear."""
+    found: list[list[tuple[int, ...] | None]] = []
+    for mine, theirs in zip(two, three, strict=True):
+        row: list[tuple[int, ...] | None] = []
+        for a, b in zip(refs(mine), refs(theirs), strict=True):
+            grow = tuple(at for at in range(len(a.size)) if a.size[at] != b.size[at])
+            # As long as the batch, or a multiple of it.
+            row.append(grow if all(3 * a.size[at] == 2 * b.size[at] for at in grow) else None)
+        found.append(row)
+    return found
+
+
+class _Walk:
+    """Follows a trace, with the owners of every storage as they are at each moment."""
+
+    def __init__(self, examples: int) -> None:
+        self.examples = examples
+        self.owners: dict[int, Owner] = {}
+        self.sized: dict[Ref, tuple[int, ...] | None] = {}
+
+    def place(self, ref: Ref) -> Found:
+        """Where a tensor has its examples."""
+        owner = self.owners.get(ref.number, PUBLIC)
+        if isinstance(owner, Owned):
+            found = located(owner, self.examples, ref)
+            if found is None:
+                raise OtherRows
+            return found
+        if owner == PUBLIC:
+            grow = self.sized.get(ref, ())
+            if grow is None or len(grow) > 1:
+                raise OtherRows
+            return Rows(grow[0], None, False) if grow else PUBLIC
+        return owner
+
+    def entry(self, entry: Any) -> None:
+        what = entry[0]
+        if type(what) is not str:
+            self._operation(entry)
+        elif what == "data":
+            owned = owning(Rows(0, 1), self.examples, entry[1]) if entry[1].size else None
+            if owned is None:
+                raise OtherRows
+            self.owners[entry[1].number] = owned
+        elif what == "constant":
+            if self.sized.get(entry[2][0], ()) != ():
+                self.owners[entry[2][0].number] = UNCLEAR
+        elif what == "trusted":
+            self._trusted(entry)
+        elif what == "foreign":
+            if entry[2] == STATE:
+                self.owners[entry[1]] = UNCLEAR
+        else:
+            for ref, dimension in entry[1]:
+                self.check(what, ref, dimension)
+
+    def check(self, what: str, ref: Ref, dimension: int) -> None:
+        """The examples of this tensor must lie along this dimension."""
+        if ref.size[dimension] != self.examples:
+            raise OtherRows
+        found = self.place(ref)
+        if found == MIXED:
+            raise mixed(f"the {what}")
+        if found in (COUNTED, UNCLEAR):
+            raise OtherRows
+        if isinstance(found, Rows) and (found.dimension != dimension or found.block not in (1, None)):
+            raise OtherRows
+
+    def _trusted(self, entry: Any) -> None:
+        _, _, given, outs = entry
+        rows: list[Rows] = []
+        mix = False
+        for ref, dimension in filter(None, given):
+            found = self.place(ref)
+            if isinstance(found, Rows):
+                if found.dimension != dimension:
+                    raise OtherRows
+                rows.append(found._replace(dimension=0))
+            elif found == MIXED:
+                mix = True
+            elif found != PUBLIC:
+                raise OtherRows
+        place = combined(rows) if rows else None
+        for ref, dimension in filter(None, outs):
+            self._put(ref, MIXED if mix else place._replace(dimension=dimension) if place else PUBLIC)
+
+    def _operation(self, entry: Any) -> None:
+        func, given, named, outs = entry
+        if OPAQUE in given or OPAQUE in outs:
+            raise OtherRows
+        if func in MAKES:
+            self._make(func, given, outs)
+            return
+        tensors = refs((given, named))
+        places = [self.place(each) for each in tensors]
+        if not outs and any(each == MIXED or (isinstance(each, Rows) and each.data) for each in places):
+            raise OtherRows
+        if MIXED in places:
+            results: list[Found] = [MIXED] * len(outs)
+        elif all(each == PUBLIC for each in places):
+            results = [PUBLIC] * len(outs)
+        elif UNCLEAR in places or (COUNTED in places and "index" not in func._schema.name):
+            if any(isinstance(each, Rows) and each.data for each in places):
+                raise OtherRows
+            results = [UNCLEAR] * len(outs)
+        else:
+            rule = KEEPING.get(func)
+            if rule is None:
+                raise OtherRows
+            results = rule(Call(entry, self.place, self.examples))
+        for ref, found in zip(outs, results, strict=True):
+            if ref is not None:
+                self._put(ref, found, within=ref.number in {each.number for each in tensors})
+        self._written(entry, outs, results)
+
+    def _written(self, entry: Any, outs: Any, results: list[Found]) -> None:
+        """What is written into must be what comes out, or nobody can tell what it holds."""
+        numbers = {each.number for each in outs if each is not None}
+        for ref in written_refs(entry):
+            if ref.number not in numbers and any(found != PUBLIC for found in results):
+                raise OtherRows
+
+    def _make(self, func: Any, given: Any, outs: Any) -> None:
+        for ref in outs:
+            if self.sized.get(ref, ()) == ():
+                self.owners[ref.number] = PUBLIC
+            elif func in _IN_ORDER and ref.size == (self.examples,) and _plain_range(func, given):
+                self.owners[ref.number] = COUNTED
+            else:
+                self.owners[ref.number] = PUBLIC if func in _UNIFORM else UNCLEAR
+
+    def _put(self, ref: Ref, found: Found, *, within: bool = False) -> None:
+        """Note what a result holds; ``within`` a storage that was there already."""
+        before = self.owners.get(ref.number, PUBLIC)
+        if isinstance(found, Rows) and not found.data:
+            found = PUBLIC
+        if not within:
+            if isinstance(found, Rows):
+                owned = owning(found, self.examples, ref)
+                if owned is None:
+                    raise OtherRows
+                self.owners[ref.number] = owned
+            else:
+                self.owners[ref.number] = found
+            return
+        if MIXED in (before, found):
+            self.owners[ref.number] = MIXED
+        elif isinstance(found, Rows):
+            owned = owning(found, self.examples, ref)
+            if owned is None or (isinstance(before, Owned) and before != owned) or before in (COUNTED, UNCLEAR):
+                raise OtherRows
+            self.owners[ref.number] = owned
+        elif found != PUBLIC:
+            self.owners[ref.number] = UNCLEAR
+
+
+def _walk(trace: Trace, examples: int, sized: list[list[tuple[int, ...] | None]]) -> None:
+    walk = _Walk(examples)
+    for entry, row in zip(trace, sized, strict=True):
+        walk.sized = dict(zip(refs(entry), row, strict=True))
+        walk.entry(entry)
+
+
+_aten = torch.ops.aten
+_COPIES = {_aten.clone.default, _aten.copy_.default, _aten._to_copy.default}
+_PRODUCTS = {
+    **dict.fromkeys((_aten.mm.default, _aten.bmm.default), ("product",)),
+    **dict.fromkeys((_aten.addmm.default, _aten.baddbmm.default), ("product", _aten.add.Tensor)),
+}
+_IN_ORDER = {_aten.arange.default, _aten.arange.start, _aten.arange.start_step}
+_UNIFORM = {
+    each
+    for each in MAKES
+    if each._schema.name.partition("::")[2].replace("new_", "").replace("_like", "").replace("_strided", "")
+    in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "empty_permuted")
+}
+"""Tensors of which all entries are the same, or drawn independently from one distribution."""
+
+
+def _plain_range(func: Any, given: Any) -> bool:
+    """Whether a range is 0, 1, 2 …"""
+    numbers = [each for each in given if isinstance(each, int | float)]
+    if func is _aten.arange.default:
+        return True
+    return numbers[0] == 0 and (len(numbers) < 3 or numbers[2] == 1)
+
+
+def prove_mapped(recording: Recording, examples: int, results: list[tuple[Any, int]]) -> None:
+    """Raise unless a pass under ``vmap`` kept its examples apart, and nothing of them.
+
+    Under ``vmap`` model and loss see one example, and neither the others nor how many there are: each operation
+    of aten has a rule that computes it for every example by itself. Operations of others may have rules that do
+    not, and are refused, as functions with a backward of their own are. What the table can follow must agree.
+    """
+    if recording.escaped:
+        raise _escaped(recording.escaped[0])
+    for entry in recording.trace:
+        if type(entry[0]) is not str and entry[0].namespace not in ("aten", "prims"):
+            raise OtherRows
+    if examples == 1:
+        return
+    recording.rows("gradient", *results)
+    walk = _Walk(examples)
+    with suppress(OtherRows):
+        for entry in recording.trace:
+            walk.entry(entry)

@@ -1,0 +1,295 @@
+"""A pass of model and loss, written down operation by operation while it runs.
+
+:class:`Recording` sits below autograd, so that it sees what is computed by whatever road it came: layers,
+functions, hooks, functions with a backward of their own, activations computed again on the way back. It
+notes every operation with the storage, offset, sizes and strides of each tensor; views need no note, since
+the geometry of a tensor says which part of its storage it is.
+
+Three things it does at once, for every pass over private rows, provable or not:
+
+- what is written into memory that was there before the pass (parameters, buffers, attributes, inputs; under
+  ``no_grad``, through ``.data`` or another alias) is put back when the pass ends;
+- a tensor computed from an earlier pass's examples, kept somewhere and used again, is refused;
+- with ``reading`` refused, values of the examples do not leave PyTorch for Python.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tacit.errors import NotIsolated
+from tacit.training.isolation.operations import MAKES, VIEWS, written
+from tacit.training.tape import OtherRows
+
+_SMALL = 1 << 12
+_LEAVING = {
+    "numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "const_data_ptr", "mutable_data_ptr",
+    "untyped_storage", "storage", "_typed_storage", "__reduce_ex__", "__reduce__", "__deepcopy__", "apply_",
+    "map_", "map2_", "share_memory_", "__cuda_array_interface__", "custom_function_call",
+}  # fmt: skip
+
+# Storages computed from examples that outlived their pass: used again, they carry examples into another.
+_OUTLIVED: dict[int, StorageWeakRef] = {}
+_ACTIVE = threading.local()
+
+Place = tuple[Tensor | None, int]
+
+
+class Ref(NamedTuple):
+    """A tensor as an operation saw it: the number of its storage, and where in it the tensor lies."""
+
+    number: int
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+_GENERATOR = len(torch.get_rng_state())
+STATE = b"the state of a generator"
+"""Stands for the numbers of a tensor that may be a generator's state, another one each time."""
+OPAQUE = "a tensor without strides"
+"""Stands for a tensor that lies nowhere: sparse ones."""
+
+
+def active() -> Recording | None:
+    """The recording under way in this thread."""
+    return getattr(_ACTIVE, "recording", None)
+
+
+class Recording(TorchDispatchMode):
+    """Writes down, within, what is done; ``data`` are the tensors that hold one entry for each example.
+
+    Without ``reading``, values of the examples do not leave PyTorch. ``resumed``: what an earlier pass computed
+    is used on purpose, as its graph is on the way back.
+    """
+
+    def __init__(
+        self, data: Iterable[Tensor], names: Mapping[int, str], *, reading: bool = True, resumed: bool = False
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.trace: list[Any] = []
+        self.escaped: list[str] = []
+        self._names, self._resumed = names, resumed
+        self._numbers: dict[int, int] = {}
+        self._tainted: list[bool] = []
+        self._foreign: dict[int, str] = {}
+        self._held: list[StorageWeakRef] = []
+        self._saved: dict[int, tuple[Tensor, Tensor]] = {}
+        self._marked: list[tuple[Ref, int]] = []
+        self._reading = None if reading else _Reading(self)
+        for each in data:
+            storage = each.untyped_storage()
+            if storage._cdata not in self._numbers:
+                self._foreign[self._new(storage, tainted=True)] = "inputs and targets"
+            self.trace.append(("data", self.ref(each)))
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # Nothing runs compiled here, and to import the compiler takes a second.
+
+    def __enter__(self) -> Recording:
+        self._before = active()
+        _ACTIVE.recording = self
+        super().__enter__()  # type: ignore[no-untyped-call]
+        if self._reading is not None:
+            self._reading.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._reading is not None:
+            self._reading.__exit__(kind, error, traceback)
+        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        _ACTIVE.recording = self._before
+        with torch.no_grad():
+            for now, before in self._saved.values():
+                now.copy_(before)
+        self._saved.clear()
+        for number, reference in enumerate(self._held):
+            if self._tainted[number] and number not in self._foreign and not reference.expired():  # type: ignore[no-untyped-call]
+                _OUTLIVED[reference.cdata] = reference
+        for key in [key for key, each in list(_OUTLIVED.items()) if each.expired()]:  # type: ignore[no-untyped-call]
+            _OUTLIVED.pop(key, None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in VIEWS:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        with torch._C.DisableTorchFunction():
+            return self._run(func, args, kwargs or {})
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is torch.ops.aten.lift_fresh.default:
+            return self._constant(func, args[0])
+        given = tuple([self._packed(each) for each in args])
+        named = tuple([(key, self._packed(kwargs[key])) for key in kwargs]) if kwargs else ()
+        tainted = func not in MAKES and self._touched(given, named)
+        into = written(func, args, kwargs)
+        if into:
+            self._save(into, tainted)
+        made = func(*args, **kwargs)
+        self.trace.append((func, given, named, self._noted(made, tainted)))
+        if tainted:
+            for each in into:
+                if each.layout is torch.strided:
+                    self._tainted[self._numbers[each.untyped_storage()._cdata]] = True
+        return made
+
+    def ref(self, tensor: Tensor) -> Ref:
+        """Where a tensor lies."""
+        storage = tensor.untyped_storage()
+        number = self._numbers.get(storage._cdata)
+        if number is None:
+            number = self._adopted(tensor, storage)
+        return Ref(number, tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.dtype)
+
+    def tainted(self, tensor: Tensor) -> bool:
+        """Whether a tensor was computed from examples."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return True
+        number = self._numbers.get(tensor.untyped_storage()._cdata)
+        return number is not None and self._tainted[number]
+
+    def rows(self, what: str, *places: Place) -> None:
+        """Note that these tensors must have their examples along these dimensions, now and to the end."""
+        with torch._C.DisableTorchFunction():
+            refs = tuple([(self.ref(each), dimension) for each, dimension in places if each is not None])
+        self._marked.extend(refs)
+        self.trace.append((what, refs))
+
+    def close(self) -> None:
+        """Note that the pass is over, and what it has left must still be as it was when it was noted."""
+        self.trace.append(("gradient", tuple(self._marked)))
+
+    def trusted(self, what: Any, given: list[Place], call: Callable[[], list[Place]]) -> list[Tensor | None]:
+        """Run a computation of our own unwatched; inputs and results have their examples along dimensions."""
+        with torch._C.DisableTorchFunction():
+            refs = tuple([None if each is None else (self.ref(each), at) for each, at in given])
+        tainted = any(self._tainted[each[0].number] for each in refs if each is not None)
+        with torch._C._DisableTorchDispatch():
+            made = call()
+        with torch._C.DisableTorchFunction():
+            outs = tuple([None if each is None else (self._out(each, tainted), at) for each, at in made])
+        self.trace.append(("trusted", what, refs, outs))
+        return [each for each, _ in made]
+
+    def _packed(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.ref(value) if value.layout is torch.strided else OPAQUE
+        if isinstance(value, list | tuple):
+            return tuple([self._packed(each) if isinstance(each, Tensor) else each for each in value])
+        return value
+
+    def _touched(self, given: Any, named: Any) -> bool:
+        tainted = self._tainted
+        for each in given:
+            if type(each) is Ref:
+                if tainted[each.number]:
+                    return True
+            elif type(each) is tuple:
+                for part in each:
+                    if type(part) is Ref and tainted[part.number]:
+                        return True
+            elif each is OPAQUE:
+                return True
+        return any(type(each) is Ref and tainted[each.number] for _, each in named)
+
+    def _noted(self, made: Any, tainted: bool) -> Any:
+        if isinstance(made, Tensor):
+            return (self._out(made, tainted),)
+        if isinstance(made, list | tuple):
+            return tuple([self._out(each, tainted) if isinstance(each, Tensor) else None for each in made])
+        return ()
+
+    def _out(self, tensor: Tensor, tainted: bool) -> Any:
+        if tensor.layout is not torch.strided:
+            return OPAQUE
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._numbers:
+            self._new(storage, tainted=tainted)
+        return self.ref(tensor)
+
+    def _new(self, storage: Any, *, tainted: bool) -> int:
+        number = len(self._held)
+        # While it is referred to, weakly, no other storage gets the same address.
+        self._held.append(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
+        self._numbers[storage._cdata] = number
+        self._tainted.append(tainted)
+        return number
+
+    def _adopted(self, tensor: Tensor, storage: Any) -> int:
+        """The number of a storage that was there before the pass."""
+        kept = _OUTLIVED.get(storage._cdata)
+        if kept is not None and not self._resumed and not kept.expired():  # type: ignore[no-untyped-call]
+            raise NotIsolated(
+                "model and loss", "a tensor computed from the examples of an earlier pass",
+                "such that nothing computed from examples is used with other examples",
+                "Keep nothing of a batch for the next one.",
+            )  # fmt: skip
+        number = self._new(storage, tainted=False)
+        label: Any = self._names.get(storage._cdata)
+        if label is None:
+            label = storage._cdata
+            if storage.device.type == "cpu" and storage.nbytes() <= 64:
+                label = bytes(storage.tolist())
+            elif tensor.dtype == torch.uint8 and storage.nbytes() == _GENERATOR:
+                label = STATE
+        self._foreign[number] = label if isinstance(label, str) else "a tensor that the model holds"
+        self.trace.append(("foreign", number, label))
+        return number
+
+    def _constant(self, func: Any, value: Tensor) -> Tensor:
+        """A tensor made of Python's numbers: of small ones the numbers are noted, others cannot be followed."""
+        made: Tensor = func(value)
+        outs = (self._out(made, False),)
+        small = made.numel() <= _SMALL and made.device.type == "cpu"
+        self.trace.append(("constant", tuple(made.flatten().tolist()) if small else object(), outs))
+        return made
+
+    def _save(self, into: Iterable[Tensor], tainted: bool) -> None:
+        for each in into:
+            if each.layout is not torch.strided:
+                continue
+            storage = each.untyped_storage()
+            number = self._numbers[storage._cdata]
+            label = self._foreign.get(number)
+            if label is None:
+                continue
+            if storage._cdata not in self._saved:
+                whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+                self._saved[storage._cdata] = (whole, whole.clone())
+            if tainted and label not in self.escaped and label != "inputs and targets":
+                self.escaped.append(label)
+
+
+class _Reading(TorchFunctionMode):
+    """Refuses, within, what takes an example's values out of PyTorch, past the dispatcher."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self.recording = recording
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__"):
+            owner = getattr(getattr(func, "__self__", None), "__name__", name)
+            name = owner if name == "__get__" else f"{owner} ="
+        if name in _LEAVING and (
+            name == "custom_function_call"
+            or any(isinstance(each, Tensor) and self.recording.tainted(each) for each in args)
+        ):
+            raise OtherRows
+        # A tensor that vmap has wrapped is not to be put in place of a plain one.
+        if name in ("data =", "set_") and any(map(torch._C._functorch.is_functorch_wrapped_tensor, args)):
+            raise OtherRows
+        return func(*args, **kwargs) if kwargs else func(*args)

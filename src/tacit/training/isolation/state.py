@@ -1,0 +1,165 @@
+"""What model and loss hold, put back after every pass over private rows.
+
+Attributes of modules, of the loss and of the objects they hold, entries of lists, dictionaries and sets in
+them, variables that their functions enclose, and the storages of parameters, buffers and other tensors. What is
+written *into* a tensor is put back by :class:`~tacit.training.isolation.recording.Recording`, which sees
+the write; ``contents`` compares the numbers too, for passes in which values may leave PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.training import tree
+from tacit.training.isolation.recording import Recording
+
+_LEFT_ALONE = ("torch.optim", "torch.utils.data", "torch.distributed", "tacit.", "threading", "logging")
+_MOST = 100_000
+_SMALL = 1 << 20
+
+
+def storages(model: nn.Module) -> dict[int, str]:
+    """The parameters and buffers of a model by the addresses of their storages."""
+    found: dict[int, str] = {}
+    for prefix, layer in model.named_modules():
+        for kind, held in (("parameter", layer._parameters), ("buffer", layer._buffers)):
+            for name, each in held.items():
+                if each is not None:
+                    path = f"{prefix}.{name}" if prefix else name
+                    found.setdefault(each.untyped_storage()._cdata, f"{kind} {path!r}")
+    return found
+
+
+@contextmanager
+def guarded(model: nn.Module, loss: Any, data: Any, *, resumed: bool = False) -> Iterator[None]:
+    """Within, model and loss may run on these examples; what they hold is afterwards what it was.
+
+    ``resumed``: on the way back of an earlier pass.
+    """
+    state = State(model, loss, contents=True)
+    try:
+        with Recording(tree.tensors(data), storages(model), resumed=resumed):
+            yield
+    finally:
+        state.restore()
+
+
+class State:
+    """Model and loss as they are now; :meth:`restore` puts them back."""
+
+    def __init__(self, *holders: Any, contents: bool = False) -> None:
+        self._objects: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._lists: list[tuple[Any, list[Any]]] = []
+        self._cells: list[tuple[Any, Any]] = []
+        self._tensors: list[tuple[Tensor, Tensor, int]] = []
+        self._arrays: list[tuple[Any, Any]] = []
+        self._contents = contents
+        self._copies: list[Tensor] = []
+        seen: set[int] = set()
+        waiting = list(holders)
+        while waiting and len(seen) < _MOST:
+            each = waiting.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            waiting.extend(self._noted(each))
+
+    def restore(self) -> list[Tensor]:
+        """Put everything back; the tensors whose storage or numbers had been replaced."""
+        changed = []
+        for now, before in self._objects:
+            if len(now) != len(before) or any(now.get(key, now) is not value for key, value in before.items()):
+                now.clear()
+                now.update(before)
+        for items, kept in self._lists:
+            if len(items) != len(kept) or any(a is not b for a, b in zip(items, kept, strict=True)):
+                items.clear()
+                items.update(kept) if isinstance(items, set) else items.extend(kept)
+        for cell, value in self._cells:
+            if _content(cell) is not value:
+                cell.cell_contents = value
+        for tensor, alias, storage in self._tensors:
+            if tensor.untyped_storage()._cdata != storage or _lies(tensor) != _lies(alias):
+                tensor.data = alias
+                changed.append(tensor)
+        with torch.no_grad():
+            for (tensor, _, _), copy in zip(self._tensors, self._copies, strict=False):
+                if not _same(tensor, copy):
+                    tensor.copy_(copy)
+                    changed.append(tensor)
+        for array, numbers in self._arrays:
+            array[...] = numbers
+        return changed
+
+    def _noted(self, each: Any) -> Iterator[Any]:
+        """Note one thing, and give what it holds."""
+        kind = type(each)
+        if isinstance(each, Tensor):
+            plain = kind in (Tensor, nn.Parameter, nn.Buffer) and each.layout == torch.strided
+            if plain and not torch._C._functorch.is_functorch_wrapped_tensor(each):
+                self._tensors.append((each, each.detach(), each.untyped_storage()._cdata))
+                if self._contents:
+                    self._copies.append(each.detach().clone())
+        elif isinstance(each, dict):
+            self._objects.append((each, dict(each)))
+            yield from each.values()
+        elif isinstance(each, list | deque | set):
+            self._lists.append((each, list(each)))
+            yield from list(each)
+        elif isinstance(each, tuple | frozenset):
+            yield from each
+        elif isinstance(each, np.ndarray):
+            small = self._contents or each.nbytes <= _SMALL
+            if small and each.flags.writeable and each.dtype != object:
+                self._arrays.append((each, each.copy()))
+        elif isinstance(each, types.FunctionType):
+            for cell in each.__closure__ or ():
+                self._cells.append((cell, _content(cell)))
+                yield _content(cell)
+            yield each.__defaults__
+            yield each.__kwdefaults__
+        elif isinstance(each, types.MethodType):
+            yield each.__self__
+            yield each.__func__
+        elif isinstance(each, functools.partial):
+            yield from (each.func, each.args, each.keywords)
+        elif hasattr(each, "__dict__") and not isinstance(each, type | types.ModuleType):
+            if isinstance(each, nn.Module) or not kind.__module__.startswith(_LEFT_ALONE):
+                yield each.__dict__
+                yield from _shared(kind)
+
+
+def _shared(kind: type) -> Iterator[Any]:
+    """What the functions of a class enclose, and the lists and dictionaries that all of its objects share."""
+    for each in kind.__mro__:
+        if each.__module__.startswith("torch.") or each is object:
+            continue
+        for value in each.__dict__.values():
+            if isinstance(value, types.FunctionType | list | dict | set | deque | Tensor):
+                yield value
+
+
+def _lies(tensor: Tensor) -> Any:
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
+    if torch.equal(one, two):
+        return True
+    return bool(((one == two) | ((one != one) & (two != two))).all())
