@@ -64,11 +64,15 @@ def test_a_directory_instead_of_a_file(folder: Path, budget: Budget | None):
         Ledger.open(folder, budget)
 
 
-def test_an_empty_file_is_no_ledger_yet(path: Path):
+def test_an_empty_file_is_no_ledger(path: Path):
     path.touch()
     with pytest.raises(LedgerMissing):
         Ledger.open(path)
+    with pytest.raises(LedgerCorrupted, match="emptied"):
+        open_and_read(path, BUDGET)
+    path.unlink()
     open_and_read(path, BUDGET)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("budget", [None, BUDGET])

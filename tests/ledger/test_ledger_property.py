@@ -140,7 +140,7 @@ def test_minus_zero_and_zero_hash_alike():
 def test_a_price_that_is_not_a_number_is_stored_as_infinite(folder, monkeypatch):
     odd = filters.Cost(epsilon=0.5, delta=-0.0, renyi=math.nan, renyi_delta=-1e-30)
     monkeypatch.setattr(
-        filters.BudgetFilter, "admit", lambda *args, **options: filters.Admission("basic", odd, 0.5)
+        filters.BudgetFilter, "accept", lambda *args, **options: filters.Admission("basic", odd, 0.5)
     )
     with Ledger.open(folder / "study.db", Budget(1.0)) as ledger:
         entry = ledger.charge(events.Pure(0.5), label="odd").entry

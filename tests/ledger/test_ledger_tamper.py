@@ -258,3 +258,28 @@ def test_postgres_tampering_is_found(postgres: str):
                     connection.execute(f"INSERT INTO {table} SELECT * FROM {copy}")
                     connection.execute(f"DROP TABLE {copy}")
         ledger.verify()
+
+
+def test_a_postgres_ledger_that_was_dropped_or_edited_is_not_charged(postgres: str):
+    import psycopg
+
+    with Ledger.open(postgres, Budget(3.0)) as ledger:
+        ledger.charge(events.Laplace(8.0), label="count")
+        with psycopg.connect(postgres) as connection:
+            connection.execute("UPDATE tacit_datasets SET terms = replace(terms, '3.0', '30.0')")
+        with pytest.raises(LedgerCorrupted, match="another budget"):
+            ledger.charge(events.Laplace(8.0), label="count")
+    with pytest.raises(LedgerCorrupted, match="another budget"):
+        Ledger.open(postgres)
+    with psycopg.connect(postgres) as connection:
+        connection.execute("UPDATE tacit_datasets SET terms = replace(terms, '30.0', '3.0')")
+        connection.execute("ALTER TABLE tacit_entries DISABLE TRIGGER tacit_append_only")
+        connection.execute("DELETE FROM tacit_entries WHERE number = 2")
+    with Ledger.open(postgres) as ledger, pytest.raises(LedgerCorrupted, match="last entries"):
+        ledger.charge(events.Laplace(8.0), label="count")
+    with psycopg.connect(postgres) as connection:
+        connection.execute(
+            "DROP TABLE tacit_state, tacit_datasets, tacit_scopes, tacit_partitions, tacit_entries"
+        )
+    with pytest.raises(LedgerCorrupted, match="lost its state"):
+        Ledger.open(postgres, Budget(3.0))

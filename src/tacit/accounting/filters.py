@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "Cost",
     "IndividualRenyiFilter",
     "PureFilter",
+    "Quote",
     "RenyiFilter",
     "ZeroConcentratedFilter",
     "worst",
@@ -214,6 +215,14 @@ def worst(costs: Iterable[Cost], relation: Relation | str) -> Cost:
 
 
 @dataclass(frozen=True)
+class Quote:
+    """A price for an event: in a ledger of this ``mode`` it may be entered at this ``cost``."""
+
+    mode: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
 class Admission:
     """A charge that fits: the ledger's ``mode`` from now on, its ``cost``, and ε spent with it."""
 
@@ -275,6 +284,24 @@ class BudgetFilter:
         event sees one part of a partition only: under ``replace_one`` a unit may then also leave or
         enter its data, so it is priced at the worse of both relations.
         """
+        return self.accept(
+            self.quotes(event, total_with, mode, delta, partitioned=partitioned), total_with, mode
+        )
+
+    def quotes(
+        self,
+        event: events.Event,
+        total_with: Callable[[Cost], Cost],
+        mode: str | None = None,
+        delta: float | None = None,
+        *,
+        partitioned: bool = False,
+    ) -> Iterator[Quote]:
+        """Prices at which ``event`` may be entered, best first, each computed when it is asked for.
+
+        The arguments are those of :meth:`admit`. A quote is a valid price whatever else is charged
+        in the meantime: the total only decides which δ it is for.
+        """
         declared = None if delta is None else _validate.delta(delta)
         terms = resolve(event, self.relation)
         if partitioned and self.relation is Relation.REPLACE_ONE:
@@ -287,9 +314,17 @@ class BudgetFilter:
         spent = total_with(Cost())
         for tried in modes:
             for cost in self._prices(terms, tried, declared, failure, spent, first=spent == Cost()):
-                epsilon = self.spent(total_with(cost), tried)
+                yield Quote(tried, cost)
+
+    def accept(
+        self, quotes: Iterable[Quote], total_with: Callable[[Cost], Cost], mode: str | None = None
+    ) -> Admission | None:
+        """The first of these quotes, of this mode, that fits, or None."""
+        for quote in quotes:
+            if mode in (None, quote.mode):
+                epsilon = self.spent(total_with(quote.cost), quote.mode)
                 if epsilon <= self.epsilon:
-                    return Admission(tried, cost, epsilon)
+                    return Admission(quote.mode, quote.cost, epsilon)
         return None
 
     def spent(self, total: Cost, mode: str | None) -> float:

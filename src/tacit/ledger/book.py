@@ -17,6 +17,7 @@ from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import posting, reading
 from tacit.ledger.budget import Budget, Terms
 from tacit.ledger.entries import Entry, LabelTotal
+from tacit.ledger.guarding import Opening, find_opening
 from tacit.ledger.location import Location
 from tacit.ledger.store import Store
 from tacit.ledger.work import Work
@@ -32,10 +33,12 @@ _WRAPPING = 4
 class Book:
     """A dataset's terms, the filter that enforces them, and the store that holds its entries."""
 
-    def __init__(self, store: Store, dataset: str, terms: Terms) -> None:
+    def __init__(self, store: Store, dataset: str, terms: Terms, opening: Opening) -> None:
         self.store = store
         self.dataset = dataset
         self.terms = terms
+        self.opening = opening
+        self._known: posting.Standing | None = None
         self._filter = _filter(terms.budget, terms.relation, terms.order)
 
     @classmethod
@@ -56,17 +59,25 @@ class Book:
             place.require()
         else:
             place.require_room()
+        told = asked or Relation.ADD_REMOVE
+        wanted = None
+        if budget is not None:
+            wanted = Terms(budget, told, unit or Unit(), _filter(budget, told).order)
+            _create_file(place, dataset, wanted)
         store = Store(place)
         try:
             terms = _find(store, dataset)
-            if terms is None and budget is not None:
-                told = asked or Relation.ADD_REMOVE
-                wanted = Terms(budget, told, unit or Unit(), _filter(budget, told).order)
+            if terms is None and wanted is not None:
                 terms = posting.create_dataset(store, dataset, wanted)
             if terms is None:
                 raise _unknown(store, dataset)
             _require_same(place.name, dataset, terms, budget, asked, unit)
-            return cls(store, dataset, terms)
+            with store.read() as connection:
+                opening = find_opening(store, connection, dataset)
+                store.seen = reading.last_seen(store, connection)
+                if Terms.from_json(opening.terms) != terms:
+                    raise store.corrupted(f"has another budget for {dataset!r} than it was opened with")
+            return cls(store, dataset, terms, opening)
         except BaseException:
             store.close()
             raise
@@ -95,9 +106,12 @@ class Book:
             partition=partition,
             work=work,
         )
-        outcome = posting.post_charge(self.store, self.dataset, self.terms, self._filter, request)
+        outcome = posting.post_charge(
+            self.store, self.dataset, self.terms, self.opening, self._filter, request, self._known
+        )
         if isinstance(outcome, posting.Refused):
             raise self._exceeded(request, outcome)
+        self._known = outcome.standing
         return reading.to_entry(self.store, outcome.record, outcome.hash)
 
     def preview(self, event: events.Event, delta: float | None) -> float | None:
@@ -204,6 +218,29 @@ def _filter(budget: Budget, relation: Relation, order: float | None = None) -> f
 def _find(store: Store, dataset: str) -> Terms | None:
     with store.read() as connection:
         return reading.read_terms(store, connection, dataset) if store.exists(connection) else None
+
+
+def _create_file(place: Location, dataset: str, terms: Terms) -> None:
+    """Make the file of a new ledger, whole or not at all, unless there is one.
+
+    A file appears under its name with its first entry in it. So one that is there and empty has been emptied,
+    and is not taken for a ledger that begins.
+    """
+    if place.path is None or place.url.query.get("mode", "rwc") != "rwc":
+        return
+    if place.path.exists():
+        if not place.path.stat().st_size:
+            raise place.emptied()
+        return
+    fresh = place.beside()
+    store = Store(fresh)
+    try:
+        posting.create_dataset(store, dataset, terms, new_file=True)
+        store.close()
+        fresh.take_place_of(place)
+    finally:
+        store.close()
+        fresh.remove()
 
 
 def _unknown(store: Store, dataset: str) -> LedgerMissing:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -92,6 +94,44 @@ class Location:
             f"tacit.Ledger.open({self.name!r}, budget=tacit.Budget(epsilon=..., delta=...)).",
             location=self.name,
         )
+
+    def emptied(self) -> LedgerCorrupted:
+        """The error for an empty file where a ledger should be or begin."""
+        return LedgerCorrupted(
+            f"{self.name} is there and empty: a ledger in it has been emptied, or none was begun.",
+            "Restore it from a backup; what was spent is spent. If there never was one, delete the file.",
+            location=self.name,
+        )
+
+    def beside(self) -> Location:
+        """A place in the same directory for a ledger that is being made."""
+        assert self.path is not None
+        path = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        return Location(sa.URL.create("sqlite+pysqlite", database=str(path)), path, self.name)
+
+    def take_place_of(self, other: Location) -> None:
+        """Give the file its name, unless another process has just made one of that name."""
+        assert self.path is not None
+        assert other.path is not None
+        with suppress(FileExistsError):
+            try:
+                os.link(self.path, other.path)
+            except (OSError, NotImplementedError) as error:
+                if isinstance(error, FileExistsError):
+                    raise
+                # No links on this file system.
+                os.close(os.open(other.path, os.O_CREAT | os.O_EXCL))
+                os.replace(self.path, other.path)
+            if hasattr(os, "O_DIRECTORY"):
+                folder = os.open(other.path.parent, os.O_DIRECTORY)
+                os.fsync(folder)
+                os.close(folder)
+
+    def remove(self) -> None:
+        """Remove the file, and what SQLite may have left beside it."""
+        assert self.path is not None
+        for end in ("", "-journal", "-wal", "-shm"):
+            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
 
     def _refuse_strangers(self) -> None:
         if self.path is None:

@@ -1,16 +1,17 @@
 """What the ledger writes, each in one transaction: a dataset, a scope, a charge.
 
-Every function takes the whole ledger first, so that what it reads is still true when it writes,
-and writes all or nothing. The work does not depend on how many entries there are.
+Every function takes the whole ledger first, so that what it reads is still true when it writes, looks whether
+it is the ledger it should be (:mod:`tacit.ledger.guarding`), and writes all or nothing. The work does not
+depend on how many entries there are.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import Any
 
@@ -23,12 +24,17 @@ from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import schema
 from tacit.ledger.budget import FILTERS, Terms
 from tacit.ledger.chain import ORIGIN, Record, ScopeState, worse_noise
+from tacit.ledger.guarding import Opening, check_dataset, digest, last_entry
 from tacit.ledger.reading import parse_total, read_dataset, read_terms, works
 from tacit.ledger.store import Store
 from tacit.ledger.totals import Total
 from tacit.ledger.work import Work, conflict
+from tacit.relations import Relation
 
-__all__ = ["Posted", "Refused", "Request", "create_dataset", "declare_scope", "post_charge"]
+__all__ = ["Posted", "Refused", "Request", "Standing", "create_dataset", "declare_scope", "post_charge"]
+
+_ATTEMPTS = 5
+"""How often an event is priced outside of the ledger's lock, while others charge, before it is inside."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +51,44 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """Where a dataset, and a scope in it, stand as far as a charge needs to know."""
+
+    total: Total
+    mode: str | None
+    relation: Relation
+    scope: ScopeState | None = None
+
+    @classmethod
+    def of(
+        cls, store: Store, connection: sa.Connection, row: Any, terms: Terms, request: Request
+    ) -> Standing:
+        """Where the dataset of this row stands."""
+        scope = _read_scope(store, connection, row.name, request)
+        return cls(parse_total(store, row.total), row.mode or terms.budget.filter, terms.relation, scope)
+
+    def grown(self, price: filters.Cost, request: Request) -> Total:
+        """The total with an entry of this cost."""
+        cost = _sound(price)
+        if self.scope is None:
+            return self.total + cost
+        before, name = self.scope.worst(self.relation), str(request.partition)
+        charged = self.scope.totals.get(name, Total()) + cost
+        after = ScopeState(self.scope.partitions, {**self.scope.totals, name: charged})
+        return self.total.replace(before, after.worst(self.relation))
+
+    def total_with(self, price: filters.Cost, request: Request) -> filters.Cost:
+        """The same, as the filter counts it."""
+        return self.grown(price, request).cost()
+
+
+@dataclass(frozen=True)
 class Posted:
-    """A charge made: its record, and the record's hash."""
+    """An entry made: its record, and the record's hash; for a charge, where the dataset stands after it."""
 
     record: Record
     hash: str
+    standing: Standing | None = None
 
 
 @dataclass(frozen=True)
@@ -85,11 +124,20 @@ def _append(
     return Posted(record, digest)
 
 
-def create_dataset(store: Store, dataset: str, terms: Terms) -> Terms:
-    """Open the chain with this dataset, or add the dataset to it, unless another process just has."""
+def create_dataset(store: Store, dataset: str, terms: Terms, *, new_file: bool = False) -> Terms:
+    """Open the chain with this dataset, or add the dataset to it, unless another process just has.
+
+    A file that is not new and holds no ledger has lost it.
+    """
     with store.write() as connection:
-        store.create(connection, ORIGIN)
-        position = store.lock(connection)
+        if store.exists(connection):
+            last, _ = last_entry(store, connection)
+            position = last.number, last.hash
+        else:
+            if store.location.path is not None and not new_file:
+                raise store.location.emptied()
+            store.create(connection, ORIGIN)
+            position = store.lock(connection)
         present = read_terms(store, connection, dataset)
         if present is not None:
             return present
@@ -116,7 +164,8 @@ def declare_scope(store: Store, dataset: str, scope: str, partitions: tuple[str,
         declared = _read_partitions(store, connection, dataset, scope)
     if declared is None:
         with store.write() as connection:
-            position = store.lock(connection)
+            last, _ = last_entry(store, connection)
+            row = read_dataset(store, connection, dataset)
             declared = _read_partitions(store, connection, dataset, scope)
             if declared is None:
                 declared = partitions
@@ -124,8 +173,9 @@ def declare_scope(store: Store, dataset: str, scope: str, partitions: tuple[str,
                 connection.execute(
                     schema.scopes.insert().values(dataset=dataset, name=scope, partitions=text)
                 )
-                details = json.dumps({"partitions": partitions}, separators=(",", ":"))
-                _append(connection, position, "scope", dataset, scope=scope, details=details)
+                state = digest(row.terms, row.mode, row.noise, row.charges, row.total)
+                details = _dumped({"partitions": partitions, "state": state})
+                _append(connection, (last.number, last.hash), "scope", dataset, scope=scope, details=details)
     if set(declared) != set(partitions):
         raise LedgerExists(
             f"The scope {scope!r} was declared with partitions {sorted(declared)}, not {sorted(partitions)}.",
@@ -150,66 +200,107 @@ def _read_partitions(
 
 
 def post_charge(
-    store: Store, dataset: str, terms: Terms, budget_filter: filters.BudgetFilter, request: Request
+    store: Store,
+    dataset: str,
+    terms: Terms,
+    opening: Opening,
+    budget_filter: filters.BudgetFilter,
+    request: Request,
+    known: Standing | None = None,
 ) -> Posted | Refused:
-    """Charge if the filter admits it; otherwise write nothing."""
-    with store.write() as connection:
-        position = store.lock(connection)
-        row = read_dataset(store, connection, dataset)
-        total = parse_total(store, row.total)
-        mode = row.mode or terms.budget.filter
-        scope = _read_scope(store, connection, dataset, request)
-        _check_work(store, connection, dataset, request)
+    """Charge if the filter admits it; otherwise write nothing.
 
-        def grown(price: filters.Cost) -> Total:
-            cost = _sound(price)
-            if scope is None:
-                return total + cost
-            before = scope.worst(terms.relation)
-            charged = scope.totals.get(str(request.partition), Total()) + cost
-            after = ScopeState(scope.partitions, {**scope.totals, str(request.partition): charged})
-            return total.replace(before, after.worst(terms.relation))
+    The event is priced before the ledger is taken, which may take long, and the price is added up and
+    compared inside. If others have charged in between and no price fits any more, it is priced again.
+    ``known`` is where the dataset stood when it was last charged here.
+    """
+    text = request.event.to_json()
+    before = known
+    for attempt in range(_ATTEMPTS + 1):
+        if before is None or request.scope is not None or attempt:
+            with store.read() as connection:
+                row = read_dataset(store, connection, dataset)
+                before = Standing.of(store, connection, row, terms, request)
+        quotes = [] if attempt == _ATTEMPTS else _quoted(budget_filter, before, request)
+        with store.write() as connection:
+            last, found = last_entry(store, connection, opening.number, opening.number + 1)
+            row = read_dataset(store, connection, dataset)
+            check_dataset(store, connection, row, opening, last, found)
+            now = Standing.of(store, connection, row, terms, request)
+            _check_work(store, connection, dataset, request)
+            if attempt == _ATTEMPTS:
+                quotes = _quoted(budget_filter, now, request)
+            admission = budget_filter.accept(quotes, partial(now.total_with, request=request), now.mode)
+            if admission is not None:
+                posted = _write_charge(connection, last, row, now, request, admission, text)
+        if admission is not None:
+            store.seen = posted.record.number, posted.hash
+            return posted
+        if before == now:
+            break
+    tried = [now.total_with(quote.cost, request) for quote in quotes]
+    spent = budget_filter.spent(now.total.cost(), now.mode)
+    return Refused(spent, _cheapest(budget_filter, tried, now.mode), now.mode)
 
-        tried: list[filters.Cost] = []
 
-        def total_with(cost: filters.Cost) -> filters.Cost:
-            tried.append(grown(cost).cost())
-            return tried[-1]
+def _quoted(budget_filter: filters.BudgetFilter, standing: Standing, request: Request) -> list[filters.Quote]:
+    """Prices of the event, up to the first that fits."""
 
-        admission = budget_filter.admit(
-            request.event, total_with, mode=mode, delta=request.delta, partitioned=scope is not None
-        )
-        if admission is None:
-            spent = budget_filter.spent(total.cost(), mode)
-            return Refused(spent, _cheapest(budget_filter, tried, mode), mode)
-        cost = _sound(admission.cost)
-        connection.execute(
-            schema.datasets.update()
-            .where(schema.datasets.c.name == dataset)
-            .values(
-                mode=admission.mode,
-                noise=worse_noise(row.noise, request.noise),
-                charges=row.charges + 1,
-                total=grown(cost).to_json(),
-            )
-        )
-        if scope is not None:
-            _write_partition(connection, dataset, request, scope, cost)
-        return _append(
-            connection,
-            position,
-            "charge",
-            dataset,
-            label=request.label,
-            scope=request.scope,
-            partition=request.partition,
-            event=request.event.to_json(),
-            **vars(cost),
-            mode=admission.mode,
-            declared_delta=request.delta,
-            noise=request.noise,
-            details=None if request.work is None else request.work.to_json(),
-        )
+    def total_with(cost: filters.Cost) -> filters.Cost:
+        return standing.total_with(cost, request)
+
+    made: list[filters.Quote] = []
+    partitioned = standing.scope is not None
+    for quote in budget_filter.quotes(
+        request.event, total_with, standing.mode, request.delta, partitioned=partitioned
+    ):
+        made.append(quote)
+        if budget_filter.accept([quote], total_with, standing.mode) is not None:
+            break
+    return made
+
+
+def _write_charge(
+    connection: sa.Connection,
+    last: Any,
+    row: Any,
+    now: Standing,
+    request: Request,
+    admission: filters.Admission,
+    event: str,
+) -> Posted:
+    cost = _sound(admission.cost)
+    total = now.grown(cost, request)
+    left = {
+        "mode": admission.mode,
+        "noise": worse_noise(row.noise, request.noise),
+        "charges": row.charges + 1,
+        "total": total.to_json(),
+    }
+    connection.execute(schema.datasets.update().where(schema.datasets.c.name == row.name).values(**left))
+    if now.scope is not None:
+        _write_partition(connection, row.name, request, now.scope, cost)
+    said = {} if request.work is None else request.work.said()
+    posted = _append(
+        connection,
+        (last.number, last.hash),
+        "charge",
+        row.name,
+        label=request.label,
+        scope=request.scope,
+        partition=request.partition,
+        event=event,
+        **vars(cost),
+        mode=admission.mode,
+        declared_delta=request.delta,
+        noise=request.noise,
+        details=_dumped({**said, "state": digest(row.terms, **left)}),
+    )
+    return replace(posted, standing=Standing(total, admission.mode, now.relation))
+
+
+def _dumped(details: dict[str, Any]) -> str:
+    return json.dumps(details, separators=(",", ":"))
 
 
 def _check_work(store: Store, connection: sa.Connection, dataset: str, request: Request) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "export",
     "head",
     "label_totals",
+    "last_seen",
     "names",
     "parse_total",
     "read_dataset",
@@ -68,10 +69,15 @@ def names(store: Store) -> tuple[str, ...]:
 def head(store: Store) -> str:
     """How many entries there are and the hash of the last, in the form people write down."""
     with store.read() as connection:
-        row = connection.execute(sa.select(schema.state.c.entries, schema.state.c.head)).one_or_none()
+        return head_of(*last_seen(store, connection))
+
+
+def last_seen(store: Store, connection: sa.Connection) -> tuple[int, str]:
+    """How many entries there are, and the hash of the last."""
+    row = connection.execute(sa.select(schema.state.c.entries, schema.state.c.head)).one_or_none()
     if row is None:
         raise store.corrupted("has lost its state")
-    return head_of(row.entries, row.head)
+    return row.entries, row.head
 
 
 def standing(store: Store, dataset: str) -> Standing:
@@ -156,21 +162,22 @@ def work_of(store: Store, dataset: str, run: str) -> list[Entry]:
 def works(store: Store, connection: sa.Connection, dataset: str, run: str) -> list[Work]:
     """What was paid for and taken of one run, oldest first."""
     found = connection.execute(_of_run(dataset, run)).all()
-    return [_work(store, row.number, row.details) for row in found]
+    read = (_work(store, row.number, row.details) for row in found)
+    return [work for work in read if work is not None]
 
 
 def _of_run(dataset: str, run: str) -> sa.Select[Any]:
     table = schema.entries
-    opening = Work(run).to_json().removesuffix("}")
+    opening = '{"run":' + json.dumps(run)
     return (
         sa.select(table)
-        .where(table.c.details.is_not(None), table.c.dataset == dataset, table.c.kind == "charge")
+        .where(schema.of_a_run, table.c.dataset == dataset, table.c.kind == "charge")
         .where(table.c.details.startswith(opening, autoescape=True))
         .order_by(table.c.number)
     )
 
 
-def _work(store: Store, number: int, text: str) -> Work:
+def _work(store: Store, number: int, text: str) -> Work | None:
     try:
         return Work.from_json(text)
     except (TypeError, ValueError, KeyError) as error:

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = ["VERSION", "create", "datasets", "entries", "metadata", "partitions", "scopes", "state"]
+__all__ = [
+    "VERSION",
+    "create",
+    "datasets",
+    "entries",
+    "left_over",
+    "metadata",
+    "of_a_run",
+    "partitions",
+    "scopes",
+    "state",
+]
 
 VERSION = 1
 """Version of this layout. A ledger with a higher one was written by a later tacit."""
@@ -77,9 +88,11 @@ entries = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
 )
 
-_SAID = entries.c.details.is_not(None)
-sa.Index("tacit_entries_said", entries.c.dataset, sqlite_where=_SAID, postgresql_where=_SAID)
-"""Finds the entries of a run without a look at all others; ledgers begun before it do without."""
+of_a_run = sa.func.substr(
+    entries.c.details, sa.literal_column("2"), sa.literal_column("5")
+) == sa.literal_column("'\"run\"'")
+"""Whether an entry says something about the steps of a run."""
+sa.Index("tacit_entries_of_runs", entries.c.dataset, sqlite_where=of_a_run, postgresql_where=of_a_run)
 
 _SQLITE_TRIGGERS = [
     f"CREATE TRIGGER tacit_no_{verb} BEFORE {verb} ON tacit_entries "
@@ -93,6 +106,13 @@ _POSTGRES_TRIGGERS = [
     "CREATE TRIGGER tacit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON tacit_entries "
     "FOR EACH STATEMENT EXECUTE FUNCTION tacit_append_only()",
 ]
+
+
+def left_over(connection: sa.Connection) -> bool:
+    """Whether a ledger was here whose tables are gone: in PostgreSQL, the function of its triggers stays."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.scalar(sa.text("SELECT to_regproc('tacit_append_only') IS NOT NULL")))
 
 
 def create(connection: sa.Connection) -> None:

@@ -40,6 +40,10 @@ class Store:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
+        self.seen: tuple[int, str] | None = None
+        """Number and hash of the last entry that this process read or wrote in order."""
+        self._path = None if location.path is None else location.path.absolute()
+        self._file: tuple[int, int] | None = None
 
     def close(self) -> None:
         """Close every connection. The store cannot be used afterwards."""
@@ -77,9 +81,25 @@ class Store:
                 "Open it again with tacit.Ledger.open.",
                 location=self.location.name,
             )
+        self._check_file()
         if self._pid != os.getpid():
             self._engine.dispose(close=False)
             self._lock, self._pid = threading.Lock(), os.getpid()
+
+    def _check_file(self) -> None:
+        """Refuse a file that is not the one that was opened: connections would go on with the old one."""
+        if self._path is None:
+            return
+        try:
+            found = self._path.stat()
+        except OSError:
+            if self._file is not None:
+                raise self.corrupted("has been removed since it was opened") from None
+            return
+        if self._file is None:
+            self._file = found.st_dev, found.st_ino
+        elif self._file != (found.st_dev, found.st_ino):
+            raise self.corrupted("has been replaced by another file since it was opened")
 
     def exists(self, connection: sa.Connection) -> bool:
         """Whether the database holds a ledger; raises if a later tacit wrote it, or it is none."""
@@ -89,6 +109,8 @@ class Store:
                 raise self.corrupted(
                     "holds other tables, and no ledger", "Give the ledger a file of its own."
                 )
+            if any(table in tables for table in schema.metadata.tables) or schema.left_over(connection):
+                raise self.corrupted("has lost its state")
             return False
         version = connection.scalar(sa.select(schema.state.c.schema_version))
         if not isinstance(version, int) or version < 1:
@@ -104,7 +126,7 @@ class Store:
         return True
 
     def create(self, connection: sa.Connection, head: str) -> None:
-        """Make an empty ledger, unless another process just has."""
+        """Make an empty ledger, unless another process just has; whoever makes it adds the first entry."""
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
         if not self.exists(connection):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 __all__ = ["Span", "Work", "conflict", "held"]
 
@@ -39,15 +40,16 @@ class Work:
     back: Span | None = None
     place: str | None = None
 
-    def to_json(self) -> str:
-        """One line of JSON that begins with the run."""
-        said = {name: value for name, value in asdict(self).items() if value is not None}
-        return json.dumps(said, separators=(",", ":"))
+    def said(self) -> dict[str, Any]:
+        """What there is to say, the run first."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def from_json(cls, text: str) -> Work:
-        """The work that ``text`` describes; ValueError, TypeError or KeyError if it does not."""
+    def from_json(cls, text: str) -> Work | None:
+        """The work in the details of an entry, if any; ValueError, TypeError or KeyError if they are none."""
         said = json.loads(text)
+        if "run" not in said:
+            return None
         spans = {name: _span(said.get(name)) for name in ("paid", "taken", "back")}
         return cls(run=said["run"], place=said.get("place"), **spans)
 

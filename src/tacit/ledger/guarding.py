@@ -1,0 +1,122 @@
+"""What is checked of a ledger before a charge relies on it, at a cost that does not grow with the ledger.
+
+The running state (who has spent how much of which budget) is there so that a charge need not read all
+entries. Before it is used, in the transaction that writes the charge:
+
+- the last entry is the one that the head names, and its content has the hash it says;
+- the entries that this process saw or wrote earlier are still there;
+- the budget is the one in the entry that opened the dataset, whose content and successor fit its hash;
+- mode, charges and total of the dataset are those that its last entry left behind.
+
+So a ledger that was cut off, emptied, exchanged or given another budget is refused, not taken for a fresh
+one. What is left to :meth:`tacit.Ledger.verify`: entries edited in the middle. What no ledger can find by
+itself: a copy put back while nobody had it open, and a chain computed anew (:mod:`tacit.ledger.chain`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from tacit.guarantee import NOISE_KINDS
+from tacit.ledger import schema
+from tacit.ledger.chain import Record
+from tacit.ledger.store import Store
+from tacit.ledger.totals import Total
+
+__all__ = ["Opening", "check_dataset", "digest", "find_opening", "last_entry"]
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The entry that opened a dataset: its number, and the terms as they are written there."""
+
+    number: int
+    terms: str
+
+
+def last_entry(store: Store, connection: sa.Connection, *others: int) -> tuple[Any, dict[int, Any]]:
+    """Take the ledger in a write transaction: its last entry, which is the one the head names, and others."""
+    count, head = store.lock(connection)
+    number = schema.entries.c.number
+    query = sa.select(schema.entries).where(sa.or_(number.in_(others), number >= count))
+    found = {row.number: row for row in connection.execute(query.limit(len(others) + 2))}
+    last = found.get(count)
+    if last is None or last.hash != head or max(found) > count:
+        raise store.corrupted("has lost its last entries, or got some that it did not write")
+    _check_hash(store, last)
+    if store.seen is not None and store.seen != (count, head):
+        earlier, known = store.seen
+        held = connection.scalar(sa.select(schema.entries.c.hash).where(number == earlier))
+        if count < earlier or held != known:
+            raise store.corrupted(f"is not the one that had {earlier} entries when it was last used here")
+    return last, found
+
+
+def find_opening(store: Store, connection: sa.Connection, dataset: str) -> Opening:
+    """The entry that opened a dataset."""
+    table = schema.entries
+    row = connection.execute(
+        sa.select(table.c.number, table.c.details)
+        .where(table.c.kind == "dataset", table.c.dataset == dataset)
+        .order_by(table.c.number)
+        .limit(1)
+    ).one_or_none()
+    if row is None:
+        raise store.corrupted(f"has lost the entry that opened {dataset!r}")
+    return Opening(row.number, str(row.details))
+
+
+def check_dataset(
+    store: Store, connection: sa.Connection, row: Any, opening: Opening, last: Any, found: Mapping[int, Any]
+) -> None:
+    """Check the running state of a dataset against the entry that opened it, and its last one.
+
+    ``found`` holds the opening entry and the one after it.
+    """
+    table = schema.entries
+    first, after = found.get(opening.number), found.get(opening.number + 1)
+    if first is None or (first.kind, first.dataset) != ("dataset", row.name):
+        raise store.corrupted(f"has lost the entry that opened {row.name!r}")
+    _check_hash(store, first)
+    if after is not None and after.previous != first.hash:
+        raise store.corrupted(f"has an edited entry {opening.number}, which opened {row.name!r}")
+    if not row.terms == opening.terms == first.details:
+        raise store.corrupted(f"has another budget for {row.name!r} than it was opened with")
+    if last.dataset != row.name:
+        query = sa.select(table).where(table.c.dataset == row.name).order_by(table.c.number.desc()).limit(1)
+        last = connection.execute(query).one()
+    left = _left_behind(last)
+    if left is not None and left != digest(row.terms, row.mode, row.noise, row.charges, row.total):
+        raise store.corrupted(f"has a total for {row.name!r} that its last charge did not leave behind")
+
+
+def digest(terms: str, mode: str | None, noise: str, charges: int, total: str) -> str:
+    """The running state of a dataset in short, for the entry that leaves it behind."""
+    text = json.dumps([terms, mode, noise, charges, total])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _left_behind(entry: Any) -> str | None:
+    """The state after an entry; None for a charge of earlier versions, which do not say."""
+    if entry.kind == "dataset":
+        return digest(entry.details, None, NOISE_KINDS[0], 0, Total().to_json())
+    try:
+        return json.loads(entry.details)["state"]  # type: ignore[no-any-return]
+    except (TypeError, ValueError, KeyError):
+        return None
+
+
+def _check_hash(store: Store, row: Any) -> None:
+    content = {name: value for name, value in row._asdict().items() if name != "hash"}
+    try:
+        right = Record(**content).hash() == row.hash
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise store.corrupted(f"has an edited entry {row.number}: its content does not match its hash")

@@ -1,0 +1,317 @@
+"""Attacks on a ledger's file: cut, emptied, exchanged, edited; and a lock held while an event is priced."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit import events
+from tacit.accounting import filters
+from tacit.errors import BudgetExceeded, LedgerCorrupted, LedgerError, TacitError
+from tacit.ledger import Budget, Ledger, Work, posting
+
+BUDGET = Budget(3.0)
+EVENT = events.Laplace(4.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger that has spent 1 of 3."""
+    place = tmp_path / "study.db"
+    with Ledger.open(place, BUDGET) as ledger:
+        for number in range(4):
+            ledger.charge(EVENT, label=f"count {number}")
+    return place
+
+
+def edit(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for trigger in ("tacit_no_update", "tacit_no_delete"):
+            connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+        for statement in statements:
+            assert connection.execute(statement).rowcount != 0, statement
+
+
+LAST = "(SELECT max(number) FROM tacit_entries)"
+NOTHING = '{"delta": "0", "epsilon": "0", "renyi": "0", "renyi_delta": "0"}'
+EDITS: dict[str, list[str]] = {
+    "budget": ["UPDATE tacit_datasets SET terms = replace(terms, '3.0', '30.0')"],
+    "budget in both": [
+        "UPDATE tacit_datasets SET terms = replace(terms, '3.0', '30.0')",
+        "UPDATE tacit_entries SET details = replace(details, '3.0', '30.0') WHERE number = 1",
+    ],
+    "relation": ["UPDATE tacit_datasets SET terms = replace(terms, 'add_remove', 'replace_one')"],
+    "unit": ["""UPDATE tacit_datasets SET terms = replace(terms, '"rows":1', '"rows":2')"""],
+    "filter": ["""UPDATE tacit_datasets SET terms = replace(terms, '"filter":null', '"filter":"basic"')"""],
+    "total": [f"UPDATE tacit_datasets SET total = '{NOTHING}'"],
+    "mode": ["UPDATE tacit_datasets SET mode = NULL"],
+    "charges": ["UPDATE tacit_datasets SET charges = 0"],
+    "name": ["UPDATE tacit_datasets SET name = 'another'"],
+    "last entry deleted": [f"DELETE FROM tacit_entries WHERE number = {LAST}"],
+    "last entry deleted, and the head": [
+        f"DELETE FROM tacit_entries WHERE number = {LAST}",
+        f"UPDATE tacit_state SET entries = {LAST}, "
+        f"head = (SELECT hash FROM tacit_entries WHERE number = {LAST})",
+    ],
+    "all entries deleted": ["DELETE FROM tacit_entries"],
+    "as if nothing had happened": [
+        "DELETE FROM tacit_entries WHERE number > 1",
+        "UPDATE tacit_state SET entries = 1, head = (SELECT hash FROM tacit_entries)",
+        f"UPDATE tacit_datasets SET mode = NULL, noise = 'exact', charges = 0, total = '{NOTHING}'",
+    ],
+    "emptied tables": [
+        "DELETE FROM tacit_entries", "DELETE FROM tacit_datasets",
+        f"UPDATE tacit_state SET entries = 0, head = '{'0' * 64}'",
+    ],
+    "last entry edited": [f"UPDATE tacit_entries SET label = 'innocent' WHERE number = {LAST}"],
+}  # fmt: skip
+UNSEEN = {"as if nothing had happened"}
+"""What only a process that had the ledger open can tell: the file is in order."""
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_ledger_is_not_charged(name: str, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        edit(path, *EDITS[name])
+        with pytest.raises(LedgerCorrupted):
+            ledger.charge(EVENT, label="more")
+
+
+@pytest.mark.parametrize("name", set(EDITS) - UNSEEN)
+@pytest.mark.parametrize("budget", [None, BUDGET, Budget(30.0)])
+def test_an_edited_ledger_is_not_charged_when_opened_again(
+    name: str, budget: Budget | None, path: Path
+) -> None:
+    edit(path, *EDITS[name])
+    with pytest.raises(LedgerError), Ledger.open(path, budget) as ledger:
+        ledger.charge(EVENT, label="more")
+
+
+def test_edits_pass_where_nothing_is_checked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(path, *EDITS["total"])
+    monkeypatch.setattr(posting, "check_dataset", lambda *known: None)
+    with Ledger.open(path) as ledger:
+        for _ in range(12):
+            ledger.charge(EVENT, label="for the second time")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, label="more")
+
+
+EMPTIED = {
+    "cut to nothing": lambda path: path.write_bytes(b""),
+    "cut in place": lambda path: os.truncate(path, 0),
+    "all tables dropped": lambda path: edit(
+        path,
+        *(f"DROP TABLE tacit_{name}" for name in ("state", "datasets", "scopes", "partitions", "entries")),
+    ),
+    "another database": lambda path: (path.unlink(), sqlite3.connect(path).executescript("VACUUM").close()),
+}
+
+
+@pytest.mark.parametrize("name", EMPTIED)
+def test_an_emptied_file_is_no_fresh_budget(name: str, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        EMPTIED[name](path)
+        with pytest.raises(LedgerCorrupted):
+            ledger.charge(EVENT, label="more")
+    for budget in (BUDGET, Budget(30.0)):
+        with pytest.raises(LedgerCorrupted):
+            Ledger.open(path, budget)
+
+
+def test_an_exchanged_file_is_found(path: Path, tmp_path: Path) -> None:
+    """Connections would go on with the file that has no name any more."""
+    other, early = tmp_path / "other.db", tmp_path / "early.db"
+    Ledger.open(other, BUDGET).close()
+    with Ledger.open(path) as ledger:
+        shutil.copy(path, early)
+        ledger.charge(EVENT, label="later")
+        os.replace(other, path)
+        with pytest.raises(LedgerCorrupted, match="replaced"):
+            ledger.charge(EVENT, label="more")
+        path.unlink()
+        with pytest.raises(LedgerCorrupted, match="removed"):
+            ledger.charge(EVENT, label="more")
+        with pytest.raises(LedgerCorrupted, match="removed"):
+            ledger.spent()
+
+
+def test_an_earlier_copy_written_over_the_file_is_found(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        early = path.read_bytes()
+        ledger.charge(EVENT, label="later")
+        path.write_bytes(early)
+        with pytest.raises(LedgerCorrupted, match="had 6 entries"):
+            ledger.charge(EVENT, label="more")
+
+
+def test_entries_of_earlier_versions_are_charged_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their charges do not say which state they leave behind."""
+    real = posting._dumped
+    with monkeypatch.context() as patch, Ledger.open(path) as ledger:
+        patch.setattr(posting, "_dumped", lambda details: None)
+        ledger.charge(EVENT, label="as before")
+    assert posting._dumped is real
+    with Ledger.open(path) as ledger:
+        ledger.charge(EVENT, label="as now")
+        ledger.charge(EVENT, label="as now")
+        ledger.verify()
+
+
+def test_a_new_ledger_appears_whole(tmp_path: Path) -> None:
+    """While one process makes the file, another must not find it empty and refuse."""
+    found: list[Any] = []
+
+    def open_it() -> None:
+        try:
+            with Ledger.open(tmp_path / "study.db", BUDGET) as ledger:
+                ledger.charge(events.Laplace(100.0), label="one each")
+            found.append("opened")
+        except TacitError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["opened"] * 8
+    with Ledger.open(tmp_path / "study.db") as ledger:
+        assert len(ledger.entries()) == 8
+        ledger.verify()
+    assert [each.name for each in tmp_path.iterdir()] == ["study.db"]
+
+
+# ---------------------------------------------------------------------------------------------- the lock
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Pricing of one event takes until the returned event is set."""
+    done = threading.Event()
+    real = filters.BudgetFilter._prices
+
+    def prices(self: Any, terms: Any, *args: Any, **more: Any) -> Any:
+        if any(term == events.Laplace(77.0) for term, _ in terms):
+            assert done.wait(30)
+        return real(self, terms, *args, **more)
+
+    monkeypatch.setattr(filters.BudgetFilter, "_prices", prices)
+    yield done
+    done.set()
+
+
+def test_others_charge_while_an_event_is_priced(path: Path, slow: threading.Event) -> None:
+    """10⁵ distinct events held the lock for 13.6 seconds."""
+    with Ledger.open(path) as ledger:
+        large = threading.Thread(target=lambda: ledger.charge(events.Laplace(77.0), label="large"))
+        large.start()
+        time.sleep(0.1)
+        context = multiprocessing.get_context("fork")
+        other = context.Process(target=_charge_once, args=(path,))
+        start = time.monotonic()
+        other.start()
+        other.join(20)
+        assert other.exitcode == 0
+        assert large.is_alive()
+        assert time.monotonic() - start < 10
+        slow.set()
+        large.join(20)
+        assert [entry.label for entry in ledger.entries()][-2:] == ["small", "large"]
+        ledger.verify()
+
+
+def _charge_once(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.charge(EVENT, label="small")
+
+
+def test_the_lock_is_held_where_pricing_is_inside(
+    path: Path, slow: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posting, "_ATTEMPTS", 0)
+    monkeypatch.setattr("tacit.ledger.store.PATIENCE", 0.3)
+    with Ledger.open(path) as ledger, Ledger.open(path) as other:
+        large = threading.Thread(target=lambda: ledger.charge(events.Laplace(77.0), label="large"))
+        large.start()
+        time.sleep(0.3)
+        with pytest.raises(LedgerError, match="in use elsewhere"):
+            other.charge(EVENT, label="small")
+        slow.set()
+        large.join(20)
+
+
+def test_many_distinct_events(path: Path) -> None:
+    """With 30,000 distinct parts, pricing takes most of the time, and the lock a small part of it."""
+    large = events.Compose(tuple(events.Laplace(1e6 + number) for number in range(30_000)))
+    held: list[float] = []
+    real = posting.last_entry
+
+    def last_entry(*args: Any) -> Any:
+        held.append(time.monotonic())
+        return real(*args)
+
+    with Ledger.open(path) as ledger, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(posting, "last_entry", last_entry)
+        start = time.monotonic()
+        ledger.charge(large, label="large")
+        assert held[0] - start > time.monotonic() - held[0]
+
+
+def test_prices_are_for_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another charge comes in between pricing and charging, and takes what the price relied on."""
+    place = tmp_path / "study.db"
+    gaussian = events.Gaussian(6.0)
+    with Ledger.open(place, Budget(2.0, 1e-5)) as ledger, Ledger.open(place) as other:
+        real = posting._quoted
+        between = [lambda: other.charge(events.Gaussian(8.0), label="between", delta=8e-6)]
+
+        def quoted(*args: Any) -> Any:
+            found = real(*args)
+            if between:
+                between.pop()()
+            return found
+
+        monkeypatch.setattr(posting, "_quoted", quoted)
+        ledger.charge(gaussian, label="mine")
+        assert [entry.label for entry in ledger.entries()] == ["between", "mine"]
+        assert ledger.spent().epsilon <= 2.0
+        assert sum(entry.cost.delta for entry in ledger.entries()) <= 1e-5 * (1 + 1e-12)
+        ledger.verify()
+
+
+def test_claims_of_two_processes(path: Path) -> None:
+    with Ledger.open(path) as one, Ledger.open(path) as two:
+        one.charge(EVENT, label="run", work=Work("r", paid=(0, 10)))
+        found: list[str] = []
+
+        def claim(ledger: Ledger, first: int) -> None:
+            try:
+                ledger.charge(events.Compose(()), label="run", work=Work("r", taken=(first, first + 4)))
+                found.append("taken")
+            except LedgerError as error:
+                found.append(str(error))
+
+        threads = [threading.Thread(target=claim, args=each) for each in ((one, 0), (two, 2), (one, 3))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found.count("taken") == 1
+        with pytest.raises(LedgerError, match="not paid for"):
+            one.charge(events.Compose(()), label="run", work=Work("r", taken=(8, 12)))
+        with pytest.raises(LedgerError, match="paid for already"):
+            one.charge(EVENT, label="run", work=Work("r", paid=(9, 12)))
+        with pytest.raises(LedgerError, match="were not taken"):
+            one.charge(events.Compose(()), label="run", work=Work("r", back=(7, 8)))
+        assert len(one.work_of("r")) == 2
