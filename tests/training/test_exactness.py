@@ -179,7 +179,7 @@ def test_uses_that_depend_on_the_batch() -> None:
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_compiled(frozen: bool) -> None:
-    """What has nothing to train runs compiled; what has, as written."""
+    """All of it runs as written: what compiled code does with its examples cannot be followed."""
     torch.manual_seed(0)
     runs = []
 
@@ -196,7 +196,7 @@ def test_compiled(frozen: bool) -> None:
     assert_equal_to_loop(model, inputs, targets)
     runs.clear()
     clipped_gradient_sum(model, squared, inputs, targets, 1.0)
-    assert bool(runs) == frozen
+    assert not runs
 
 
 @pytest.mark.parametrize("wrap", [torch.jit.script, nn.DataParallel])

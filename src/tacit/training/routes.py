@@ -301,16 +301,12 @@ def compiled(layers: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 @contextmanager
-def as_written(found: Sequence[nn.Module] = (), *, frozen: bool = True) -> Iterator[None]:
-    """Within, attention runs through the layers that can be watched, and these compiled modules as written.
-
-    Without ``frozen``, they run compiled if none of them has anything to train.
-    """
+def as_written(found: Sequence[nn.Module] = ()) -> Iterator[None]:
+    """Within, attention runs through the layers that can be watched, and these compiled modules as written."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    watched = frozen or any(each.requires_grad for layer in found for each in layer.parameters())
     try:
-        with torch.compiler.set_stance("force_eager") if found and watched else nullcontext():
+        with torch.compiler.set_stance("force_eager") if found else nullcontext():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)

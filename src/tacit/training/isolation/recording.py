@@ -110,8 +110,9 @@ class Recording(TorchDispatchMode):
     ) -> None:
         if self._reading is not None:
             self._reading.__exit__(kind, error, traceback)
+            self._reading = None
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        _ACTIVE.recording = self._before
+        _ACTIVE.recording, self._before = self._before, None
         with torch.no_grad():
             for now, before in self._saved.values():
                 now.copy_(before)
@@ -176,9 +177,9 @@ class Recording(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             refs = tuple([None if each is None else (self.ref(each), at) for each, at in given])
         tainted = any(self._tainted[each[0].number] for each in refs if each is not None)
-        with torch._C._DisableTorchDispatch():
-            made = call()
         with torch._C.DisableTorchFunction():
+            with torch._C._DisableTorchDispatch():
+                made = call()
             outs = tuple([None if each is None else (self._out(each, tainted), at) for each, at in made])
         self.trace.append(("trusted", what, refs, outs))
         return [each for each, _ in made]

@@ -1,0 +1,674 @@
+"""Attacks on the isolation of examples in training: mixing, state that escapes, runs that go on after a fault.
+
+Each attack is a model or a loss that lets one example reach further than its own clipped gradient, or that
+keeps something of the data. It must be refused, or computed so that the attack does nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if not find_spec("torch"):
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import tacit
+from tacit.errors import GuaranteeVoid, InvalidValue, NotIsolated, TacitError
+from tacit.training import Plan, Trainer, clipped_gradient_sum, engine
+from tacit.training import step as steps
+from tacit.training.isolation import recording as recordings
+from tacit.training.isolation.keeping import KEEPING
+from tacit.training.isolation.program import Program
+from tacit.training.isolation.state import State
+from training.oracle import squared
+from training.zoo import BATCH, ZOO
+
+CLIP = 5.0
+ROWS = 20
+OUTSIDE: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    OUTSIDE.clear()
+    random.seed(3)
+    yield
+    torch.set_num_threads(threads)
+
+
+def by_example(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+Act = Callable[[Any, Tensor], Tensor | None]
+
+
+class Net(nn.Module):
+    """Two layers, with whatever an attack does between or before them."""
+
+    buffer: Tensor
+
+    def __init__(self, between: Act | None = None, before: Act | None = None) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.frozen = nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.register_buffer("buffer", torch.zeros(4))
+        self.between, self.before = between, before
+        self.memory: list[Any] = []
+        self.numbers = np.zeros(4)
+        self.alias = self.frozen.data.numpy()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = None if self.before is None else self.before(self, x)
+        x = torch.tanh(self.inner(x if made is None else made)) + 0 * self.frozen
+        made = None if self.between is None else self.between(self, x)
+        out: Tensor = self.head(x if made is None else made)
+        return out
+
+
+def data(rows: int = ROWS) -> tuple[Tensor, Tensor]:
+    """Sorted by class, as files often are, with two examples of the second."""
+    made = torch.Generator().manual_seed(1)
+    return 2 * torch.randn(rows, 4, generator=made) + 1, (torch.arange(rows) >= rows - 2).long()
+
+
+def sensitivity(model: nn.Module, loss: Any = by_example, rows: int = ROWS, **options: Any) -> float:
+    """How far the sum moves, in clip norms, when one example of three is left out."""
+    inputs, targets = data()
+    inputs, targets = inputs[-rows:], targets[-rows:]
+    if options:
+        options.setdefault("autocast", None)
+
+    def total(kept: list[int]) -> dict[str, Tensor]:
+        torch.manual_seed(5)
+        random.seed(5)
+        if options:
+            return engine.clipped_gradients(model, loss, inputs[kept], targets[kept], CLIP, **options).total
+        return clipped_gradient_sum(model, loss, inputs[kept], targets[kept], CLIP)[0]
+
+    every = total(list(range(rows)))
+    worst = 0.0
+    for left in (0, rows // 2, rows - 1):
+        fewer = total([row for row in range(rows) if row != left])
+        moved = sum(float((every[name] - fewer[name]).double().square().sum()) for name in every)
+        worst = max(worst, math.sqrt(moved) / CLIP)
+    return worst
+
+
+# ------------------------------------------------------------------------------------------ losses that mix
+
+
+def ranked(outputs: Tensor, targets: Tensor) -> Tensor:
+    each = by_example(outputs, targets)
+    return torch.where(each >= each.topk(max(1, len(each) // 2)).values.min(), 50 * each, 0 * each)
+
+
+def class_weights(outputs: Tensor, targets: Tensor) -> Tensor:
+    weight = len(targets) / (2 * torch.bincount(targets, minlength=2).clamp(min=1))
+    return F.cross_entropy(outputs, targets, weight=weight.float(), reduction="none")
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "divided by the positives": lambda o, t: by_example(o, t) / t.sum().clamp(min=1),
+    "divided by how many there are": lambda o, t: by_example(o, t) / len(t),
+    "an odd number of examples": lambda o, t: by_example(o, t) * (1 + len(t) % 2),
+    "a constant by their number": lambda o, t: by_example(o, t) * torch.tensor(1.0 + len(t) % 2),
+    "filled by their number": lambda o, t: by_example(o, t) * torch.full((), 1.0 + len(t) % 2),
+    "ones added up": lambda o, t: by_example(o, t) * (1 + torch.ones(len(o)).sum().fmod(2)),
+    "every other place": lambda o, t: by_example(o, t) * (1 + torch.arange(len(o)) % 2),
+    "every other place, listed": lambda o, t: by_example(o, t) * torch.tensor([1 + i % 2 for i in range(len(o))]),
+    "ones counted": lambda o, t: by_example(o, t) * (1 + torch.ones(len(o)).cumsum(0) % 2),
+    "class weights": class_weights,
+    "ranks": ranked,
+    "median": lambda o, t: by_example(o, t) * (by_example(o, t) >= by_example(o, t).median()) * 50,
+    "places in order": lambda o, t: by_example(o, t) * by_example(o, t).argsort().argsort(),
+    "numpy": lambda o, t: by_example(o, t) * float(np.asarray(o.detach()).mean() > 0),
+    "a list": lambda o, t: by_example(o, t) * (1 + sum(t.tolist()) % 2),
+    "a number": lambda o, t: by_example(o, t) * (1 + t.sum().item() % 2),
+    "a mean loss added": lambda o, t: by_example(o, t) + 30 * F.cross_entropy(o, t),
+    "standardised": lambda o, t: (by_example(o, t) - by_example(o, t).mean()) / by_example(o, t).std(),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("rows", [ROWS, 7])
+def test_losses_that_mix(name: str, rows: int) -> None:
+    try:
+        found = sensitivity(Net(), LOSSES[name], rows)
+    except NotIsolated as refused:
+        assert 'examples="alone"' in str(refused)
+    else:
+        assert found <= 1.001
+
+
+# ------------------------------------------------------------------------------------------ models that mix
+
+
+class Backwards(torch.autograd.Function):
+    """Rows apart on the way there, and not on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] + 30 * grads[0].sum(0)
+
+
+def mixstyle(model: Net, x: Tensor) -> Tensor:
+    return x + 30 * x[torch.randperm(len(x))] if random.random() < 0.4 else x
+
+
+def hooked(model: Net, x: Tensor) -> Tensor:
+    x = x * 1
+    if x.requires_grad:
+        x.register_hook(lambda grad: grad + 30 * grad.sum(0))
+    return x
+
+
+def hooked_in_place(model: Net, x: Tensor) -> Tensor:
+    def change(grad: Tensor) -> None:
+        grad.add_(30 * grad.sum(0))
+
+    x = x * 1
+    if x.requires_grad:
+        x.register_hook(change)
+    return x
+
+
+def unpacked(model: Net, x: Tensor) -> Tensor:
+    def unpack(kept: Tensor) -> Tensor:
+        return kept + 30 * kept.mean(0) if kept.dim() == 2 else kept
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, unpack):
+        return torch.tanh(x * 1) * x
+
+
+def recomputed(model: Net, x: Tensor) -> Tensor:
+    """Mixes when it is computed again."""
+    calls: list[int] = []
+
+    def run(x: Tensor) -> Tensor:
+        calls.append(1)
+        return torch.tanh(x * 1 - (30 * x.mean(0) if len(calls) > 1 else 30 * x * 0))
+
+    made: Tensor = checkpoint(run, x, use_reentrant=False)
+    return made
+
+
+def without_grad(model: Net, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        mean = x.mean(0)
+    return x + 30 * mean
+
+
+def in_place(model: Net, x: Tensor) -> Tensor:
+    made = x.clone()
+    made[:] = made + 30 * made.mean(0)
+    return made
+
+
+def by_memory(model: Net, x: Tensor) -> Tensor:
+    other = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x.detach()))
+    return x + 30 * other.mean(0)
+
+
+MODELS: dict[str, Act] = {
+    "centred": lambda m, x: x - 30 * x.mean(0),
+    "centred by a detached mean": lambda m, x: x - 30 * x.detach().mean(0),
+    "centred by an alias": lambda m, x: x - 30 * x.data.mean(0),
+    "centred without gradient": without_grad,
+    "centred in place": in_place,
+    "centred from eight on": lambda m, x: x - 50 * x.mean(0) if len(x) >= 8 else x,
+    "mixstyle": mixstyle,
+    "attention over examples": lambda m, x: F.scaled_dot_product_attention(x[None], x[None], x[None])[0] * 30,
+    "softmax over examples": lambda m, x: x + 30 * F.softmax(20 * x, 0),
+    "products of examples": lambda m, x: x @ (x.t() @ x),
+    "distances": lambda m, x: x * torch.cdist(x, x).sum(1, keepdim=True),
+    "convolved over examples": lambda m, x: (
+        x + 30 * F.conv1d(x.t()[None], torch.ones(4, 4, 3), padding=1)[0].t()
+    ),
+    "pooled over examples": lambda m, x: x + 30 * F.avg_pool1d(x.t()[None], 3, 1, 1)[0].t(),
+    "the one before": lambda m, x: x.roll(1, 0),
+    "the last one": lambda m, x: x + 30 * x[-1],
+    "turned round": lambda m, x: x + 30 * x.flip(0),
+    "in two halves": lambda m, x: x + 30 * torch.stack([c.mean(0) for c in x.tensor_split(2)]).mean(0),
+    "reshaped": lambda m, x: x.t().reshape(x.shape),
+    "by vmap": lambda m, x: torch.vmap(lambda row: row + 30 * x.mean(0))(x),
+    "on the way back": lambda m, x: Backwards.apply(x),
+    "by a hook": hooked,
+    "by a hook in place": hooked_in_place,
+    "by what was saved": unpacked,
+    "when computed again": recomputed,
+    "by memory": by_memory,
+    "written out": lambda m, x: torch._foreach_add([x], [30 * x.mean(0).expand_as(x)])[0],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_mix(name: str) -> None:
+    try:
+        found = max(sensitivity(Net(MODELS[name]), rows=rows) for rows in (ROWS, 8))
+    except NotIsolated as refused:
+        assert 'examples="alone"' in str(refused)
+    else:
+        assert found <= 1.001
+
+
+@pytest.mark.parametrize("name", ["centred", "centred by a detached mean", "by a hook"])
+def test_mixing_under_dropout_and_autocast(name: str) -> None:
+    model = nn.Sequential(Net(MODELS[name]), nn.Dropout(0.5), nn.Linear(2, 2))
+    plan = Plan(population=ROWS, batch_size=ROWS, steps=1, noise_multiplier=1.0, delta=1e-5)
+    trained = Trainer(
+        model, by_example, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), plan,
+        autocast=torch.bfloat16, progress=False,
+    )  # fmt: skip
+    try:
+        trained.fit(data())
+    except NotIsolated:
+        return
+    assert name == "by a hook"  # Computed alone, where the hook has one example to add up.
+
+
+@pytest.mark.parametrize("name", ["centred", "turned round", "by a hook", "when computed again"])
+def test_alone_nothing_mixes(name: str) -> None:
+    assert sensitivity(Net(MODELS[name]), alone=True) <= 1.001
+
+
+# ------------------------------------------------------------------------------------------ broken twins
+
+
+def unproved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Program, "prove", lambda *given: None)
+
+
+@pytest.mark.parametrize("name", ["divided by the positives", "an odd number of examples", "ranks"])
+def test_without_the_proof_losses_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unproved(monkeypatch)
+    assert sensitivity(Net(), LOSSES[name]) > 1.5
+
+
+@pytest.mark.parametrize("name", ["centred from eight on", "centred by a detached mean", "when computed again"])
+def test_without_the_proof_models_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unproved(monkeypatch)
+    monkeypatch.setattr(engine, "holds", lambda *given: True)
+    assert sensitivity(Net(MODELS[name])) > 1.5
+
+
+def test_a_table_with_a_wrong_rule_lets_examples_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum over examples that is said to be each one's own."""
+    summed = torch.ops.aten.sum.default
+    monkeypatch.setitem(KEEPING, summed, lambda call: ["public"])
+    assert sensitivity(Net(), LOSSES["divided by the positives"]) > 1.5
+
+
+def test_a_proof_that_does_not_count_lets_the_number_of_examples_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Program, "_fits", lambda *given: True)
+    assert sensitivity(Net(), LOSSES["an odd number of examples"]) > 1.5
+
+
+# ------------------------------------------------------------------------------------------ state that escapes
+
+
+def into_parameter(model: Net, x: Tensor) -> None:
+    with torch.no_grad():
+        model.inner.bias.copy_(x.mean(0))
+
+
+def into_data(model: Net, x: Tensor) -> None:
+    model.inner.weight.data[0] = x.data.mean(0)
+
+
+def into_frozen(model: Net, x: Tensor) -> None:
+    with torch.no_grad():
+        model.frozen.add_(x.mean(0))
+
+
+def into_alias(model: Net, x: Tensor) -> None:
+    model.inner.weight.detach().view(-1)[:4].copy_(x.detach().mean(0))
+
+
+def into_buffer(model: Net, x: Tensor) -> None:
+    model.buffer.copy_(x.mean(0))
+
+
+def into_buffer_from_eight(model: Net, x: Tensor) -> None:
+    if len(x) >= 8:
+        model.buffer.copy_(x.detach().mean(0))
+
+
+def into_place(model: Net, x: Tensor) -> None:
+    torch.mean(x.detach(), 0, out=model.buffer)
+
+
+def by_foreach(model: Net, x: Tensor) -> None:
+    torch._foreach_copy_([model.frozen.data], [x.detach().mean(0)])
+
+
+def another_buffer(model: Net, x: Tensor) -> None:
+    model.buffer = x.detach().mean(0)
+
+
+def another_parameter(model: Net, x: Tensor) -> None:
+    model.frozen = nn.Parameter(x.detach().mean(0), requires_grad=False)
+
+
+def another_storage(model: Net, x: Tensor) -> None:
+    model.frozen.data = x.detach().mean(0)
+
+
+def set_storage(model: Net, x: Tensor) -> None:
+    with torch.no_grad():
+        model.frozen.set_(x.detach().mean(0))
+
+
+def new_parameter(model: Net, x: Tensor) -> None:
+    model.extra = nn.Parameter(x.detach().mean(0))
+
+
+def new_buffer(model: Net, x: Tensor) -> None:
+    model.register_buffer("more", x.detach().mean(0))
+
+
+def new_layer(model: Net, x: Tensor) -> None:
+    model.add_module("late", nn.Linear(2, 2))
+    model.late.weight.data.fill_(float(x.mean()))  # type: ignore[union-attr, operator]
+
+
+def by_number(model: Net, x: Tensor) -> None:
+    model.frozen.data.fill_(float(x.mean()))
+
+
+def by_numpy(model: Net, x: Tensor) -> None:
+    model.alias[:] = x.detach().mean(0).numpy()
+
+
+def row_norms(model: Net, x: Tensor) -> None:
+    with torch.no_grad():
+        model.inner.weight.mul_(x.norm() / model.inner.weight.norm())
+
+
+def renormed(model: Net, x: Tensor) -> None:
+    rows = x.detach().abs().long().clamp(max=3).flatten()
+    torch.embedding_renorm_(model.inner.weight.data, rows, 0.1, 2.0)
+
+
+def turned(model: Net, x: Tensor) -> None:
+    if float(x.detach().mean()) > 0:
+        with torch.no_grad():
+            model.inner.weight.t_()
+
+
+def on_the_way_back(model: Net, x: Tensor) -> Tensor:
+    def keep(grad: Tensor) -> None:
+        model.buffer.copy_(grad.detach().mean(0))
+
+    made: Tensor = model.inner(x)
+    if made.requires_grad:
+        made.register_hook(keep)
+    return made
+
+
+def listed(model: Net, x: Tensor) -> Tensor:
+    made = x + 30 * model.memory[-1] if model.memory else x
+    model.memory.append(x.detach().mean(0))
+    return made
+
+
+def numbered(model: Net, x: Tensor) -> Tensor:
+    made = x + 30 * float(model.numbers[0])
+    model.numbers[:] = float(x.mean())
+    return made
+
+
+def attribute(model: Net, x: Tensor) -> None:
+    model.last = x.detach().mean(0)
+
+
+STATE: dict[str, Act] = {
+    each.__name__: each  # type: ignore[attr-defined]
+    for each in (
+        into_parameter, into_data, into_frozen, into_alias, into_buffer, into_buffer_from_eight, into_place,
+        by_foreach, another_buffer, another_parameter, another_storage, set_storage, new_parameter, new_buffer,
+        new_layer, by_number, by_numpy, row_norms, renormed, turned, on_the_way_back, listed, numbered,
+        attribute,
+    )
+}  # fmt: skip
+
+
+def still(model: nn.Module, **options: Any) -> Trainer:
+    """A run whose optimiser moves nothing: what has changed afterwards was not released."""
+    plan = Plan(population=ROWS, batch_size=ROWS, steps=3, noise_multiplier=1.0, delta=1e-5)
+    loss = options.pop("loss", by_example)
+    trained = [each for each in model.parameters() if each.requires_grad]
+    return Trainer(model, loss, torch.optim.SGD(trained, lr=0.0), plan, progress=False, **options)
+
+
+def held(model: Net) -> dict[str, Any]:
+    kept = {name: each.clone() for name, each in model.state_dict().items()}
+    return {**kept, "memory": len(model.memory), "numbers": model.numbers.copy(), "names": sorted(vars(model))}
+
+
+def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert list(before) == list(after)
+    for name, value in before.items():
+        assert np.array_equal(value, after[name]), name
+
+
+@pytest.mark.parametrize("examples", ["together", "alone"])
+@pytest.mark.parametrize("name", STATE)
+def test_state_does_not_escape(name: str, examples: str, tmp_path: Path) -> None:
+    model = Net(before=STATE[name])
+    before = held(model)
+    made = still(model, examples=examples)
+    try:
+        made.fit(data())
+    except NotIsolated:
+        assert examples == "together"
+        with pytest.raises(GuaranteeVoid):
+            made.save(tmp_path / "model")
+    else:
+        made.save(tmp_path / "model")
+    assert_same(before, held(model))
+
+
+def test_what_the_trainer_put_back_would_have_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(State, "restore", lambda state: [])
+    model = Net(before=attribute)
+    still(model).fit(data())
+    assert hasattr(model, "last")
+
+
+def test_writes_that_are_not_put_back_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings.Recording, "_save", lambda *given: None)
+    model = Net(before=into_buffer_from_eight)
+    unproved(monkeypatch)
+    still(model).fit(data())
+    assert not torch.equal(model.buffer, torch.zeros(4))
+
+
+def kept_outside(model: Net, x: Tensor) -> Tensor:
+    made = x + 30 * OUTSIDE[-1] if OUTSIDE else x
+    OUTSIDE.append(x.detach().mean(0))
+    return made
+
+
+@pytest.mark.parametrize("examples", ["together", "alone"])
+def test_a_tensor_kept_for_the_next_pass_is_refused(examples: str) -> None:
+    with pytest.raises(NotIsolated, match="earlier pass"):
+        still(Net(before=kept_outside), examples=examples).fit(data())
+
+
+@pytest.mark.parametrize("examples", ["together", "alone"])
+@pytest.mark.parametrize("number", [False, True])
+def test_what_a_loss_encloses_is_put_back(examples: str, number: bool) -> None:
+    memory: list[Any] = []
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        each = by_example(outputs, targets)
+        memory.append(float(each.detach().mean()) if number else each.detach().mean())
+        return each
+
+    still(Net(), loss=loss, examples=examples).fit(data())
+    assert not memory
+
+
+# ------------------------------------------------------------------------------------------ runs with a fault
+
+
+def late(rows: int) -> Act:
+    """Examples apart in the first steps, mixed later, by a count that is kept outside of the model."""
+
+    def act(model: Net, x: Tensor) -> Tensor:
+        OUTSIDE.append(None)
+        return x - 30 * x.mean(0) if len(OUTSIDE) > rows else x
+
+    return act
+
+
+def test_a_run_with_a_fault_has_no_guarantee(tmp_path: Path) -> None:
+    model = Net(before=late(150))
+    with tacit.Ledger.open(tmp_path / "study.db", budget=tacit.Budget(epsilon=500.0, delta=1e-5)) as ledger:
+        plan = Plan(population=ROWS, batch_size=ROWS, steps=300, noise_multiplier=1.0, delta=1e-5)
+        trained = [each for each in model.parameters() if each.requires_grad]
+        made = Trainer(
+            model, by_example, torch.optim.SGD(trained, lr=0.1), plan, ledger,
+            checkpoint=tmp_path / "run", checkpoint_every=1, progress=False,
+        )  # fmt: skip
+        batches = made.batches(data())
+        with pytest.raises(NotIsolated, match="does not change the"):
+            for inputs, targets in batches:
+                made.step(inputs, targets)
+        assert made.step_number > 0
+        written = (tmp_path / "run").read_bytes()
+        for promise in (lambda: made.guarantee, made.epsilon, lambda: made.save(tmp_path / "model")):
+            with pytest.raises(GuaranteeVoid, match="does not change the"):
+                promise()
+        with pytest.raises(InvalidValue):
+            made.step(*data())
+        with pytest.raises((TacitError, StopIteration)):
+            next(batches)
+        assert (tmp_path / "run").read_bytes() == written
+        assert not (tmp_path / "model").exists()
+        assert len([entry for entry in ledger.entries() if entry.event == plan.event]) == 1
+    for again in (model, copy.deepcopy(model), nn.Sequential(model)):
+        with pytest.raises(GuaranteeVoid, match="trained this model"):
+            still(again)
+
+
+def test_a_fault_before_the_first_step_leaves_the_model_as_it_was() -> None:
+    model = Net(before=into_frozen)
+    with pytest.raises(NotIsolated):
+        still(model).fit(data())
+    model.before = None
+    still(model).fit(data())
+
+
+def test_a_trainer_that_forgets_its_fault_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "_check_sound", lambda trainer: None)
+    made = still(Net(before=into_frozen))
+    with pytest.raises(NotIsolated):
+        made.fit(data())
+    assert made.guarantee.epsilon < math.inf
+
+
+# ------------------------------------------------------------------------------------------ the self-test
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_the_self_test_finds_mixing_by_itself(
+    dropout: float, autocast: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the proof, and where only the way back mixes: lengths would not show it."""
+    unproved(monkeypatch)
+    monkeypatch.setattr(engine, "holds", lambda *given: True)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(dropout), Net(MODELS["by a hook"]))
+    with pytest.raises(NotIsolated, match="does not change the gradient"):
+        still(model, autocast=autocast).fit(data())
+
+
+def test_the_self_test_draws_its_rows_and_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    real = steps.finite_rows
+
+    def noted(*given: Any) -> list[int]:
+        seen.append(real(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(steps, "finite_rows", noted)
+    for _ in range(3):
+        still(Net()).fit(data())
+    assert len({tuple(rows) for rows in seen}) > 1
+
+
+# ------------------------------------------------------------------------------------------ served by the tape
+
+ELSEWHERE = {
+    "bilinear", "attention, extra keys", "packed", "cells", "bag of words", "recomputed, with a scale",
+}  # fmt: skip
+"""Models of which no parameter is served by the tape."""
+PARTLY = {
+    "tied embedding, bare", "token repeated without the batch", "bare product", "mixed uses", "picked positions",
+    "out of sight", "flattened", "weight norm", "sparse positions",
+}  # fmt: skip
+"""Models of which some parameters are served by the tape and the others example by example."""
+
+
+def test_the_proof_holds_for_ordinary_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regression to computing examples one at a time is slow, not wrong; here it is noticed."""
+    found: dict[str, set[str]] = {"proved": set(), "elsewhere": set()}
+    name = ""
+    pieces, alone = engine._proved, engine.per_example_gradients
+
+    def proved(*given: Any) -> Any:
+        made = pieces(*given)
+        found["proved"].add(name)
+        return made
+
+    def one_by_one(*given: Any, **named: Any) -> Any:
+        found["elsewhere"].add(name)
+        return alone(*given, **named)
+
+    monkeypatch.setattr(engine, "_proved", proved)
+    monkeypatch.setattr(engine, "per_example_gradients", one_by_one)
+    warnings.simplefilter("ignore")
+    for each, (make, draw) in ZOO.items():
+        name = each
+        clipped_gradient_sum(make(), squared, draw(), torch.randn(BATCH), 1.0)
+    assert set(ZOO) - found["proved"] == ELSEWHERE
+    assert found["elsewhere"] == ELSEWHERE | PARTLY
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 24])
+def test_a_route_serves_every_number_of_examples(rows: int) -> None:
+    """Also one that is as long as the model is wide."""
+    model = nn.Sequential(nn.Linear(24, 24), nn.LayerNorm(24), nn.Tanh(), nn.Linear(24, 3)).double()
+    inputs, targets = torch.randn(rows, 24).double(), torch.randn(rows).double()
+    clipped_gradient_sum(model, squared, torch.randn(4, 24).double(), torch.randn(4).double(), 1.0)
+    total, norms = clipped_gradient_sum(model, squared, inputs, targets, 1.0)
+    alone = engine.clipped_gradients(model, squared, inputs, targets, 1.0, alone=True)
+    assert norms.shape == (rows,)
+    torch.testing.assert_close(norms, alone.norms)
+    for name, each in total.items():
+        torch.testing.assert_close(each, alone.total[name])
