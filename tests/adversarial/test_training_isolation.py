@@ -30,6 +30,7 @@ import tacit
 from tacit.errors import GuaranteeVoid, InvalidValue, NotIsolated, TacitError
 from tacit.training import Plan, Trainer, clipped_gradient_sum, engine
 from tacit.training import step as steps
+from tacit.training.isolation import program as programs
 from tacit.training.isolation import recording as recordings
 from tacit.training.isolation.keeping import KEEPING
 from tacit.training.isolation.program import Program
@@ -48,6 +49,7 @@ def _one_thread() -> Any:
     torch.set_num_threads(1)
     OUTSIDE.clear()
     random.seed(3)
+    torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
 
@@ -300,17 +302,16 @@ def unproved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "prove", lambda *given: None)
 
 
-@pytest.mark.parametrize("name", ["divided by the positives", "an odd number of examples", "ranks"])
+@pytest.mark.parametrize("name", ["divided by the positives", "an odd number of examples", "ones added up"])
 def test_without_the_proof_losses_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     unproved(monkeypatch)
     assert sensitivity(Net(), LOSSES[name]) > 1.5
 
 
-@pytest.mark.parametrize("name", ["centred from eight on", "centred by a detached mean", "when computed again"])
+@pytest.mark.parametrize("name", ["centred without gradient", "by memory"])
 def test_without_the_proof_models_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     unproved(monkeypatch)
-    monkeypatch.setattr(engine, "holds", lambda *given: True)
-    assert sensitivity(Net(MODELS[name])) > 1.5
+    assert sensitivity(Net(MODELS[name]), rows=7) > 1.5
 
 
 def test_a_table_with_a_wrong_rule_lets_examples_mix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,6 +325,7 @@ def test_a_proof_that_does_not_count_lets_the_number_of_examples_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Program, "_fits", lambda *given: True)
+    monkeypatch.setattr(programs, "_computed", lambda trace: [])
     assert sensitivity(Net(), LOSSES["an odd number of examples"]) > 1.5
 
 

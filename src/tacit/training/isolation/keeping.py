@@ -575,7 +575,7 @@ KEEPING: dict[Any, Rule] = {
 """Every operation that keeps examples apart for some arguments, by its overload."""
 
 SIZES: dict[Any, tuple[str, ...]] = {
-    **dict.fromkeys(MAKES, ("size",)),
+    **dict.fromkeys(MAKES, ("size", "stride")),
     **dict.fromkeys(overloads("arange"), ("end",)),
     **dict.fromkeys(overloads("repeat"), ("repeats",)),
     **dict.fromkeys(overloads("slice_backward select_backward"), ("input_sizes",)),
