@@ -1,4 +1,4 @@
-"""Attacks on the isolation of examples in training: mixing, state that escapes, runs that go on after a fault.
+"""Attacks on the isolation of examples in training: mixing, state that escapes, runs that go on regardless.
 
 Each attack is a model or a loss that lets one example reach further than its own clipped gradient, or that
 keeps something of the data. It must be refused, or computed so that the attack does nothing.
@@ -30,10 +30,11 @@ import tacit
 from tacit.errors import GuaranteeVoid, InvalidValue, NotIsolated, TacitError
 from tacit.training import Plan, Trainer, clipped_gradient_sum, engine
 from tacit.training import step as steps
+from tacit.training.isolation import program as programs
 from tacit.training.isolation import recording as recordings
-from tacit.training.isolation.keeping import KEEPING
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.state import State
+from tacit.training.isolation.table import KEEPING
 from training.oracle import squared
 from training.zoo import BATCH, ZOO
 
@@ -48,6 +49,7 @@ def _one_thread() -> Any:
     torch.set_num_threads(1)
     OUTSIDE.clear()
     random.seed(3)
+    torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
 
@@ -112,6 +114,14 @@ def sensitivity(model: nn.Module, loss: Any = by_example, rows: int = ROWS, **op
     return worst
 
 
+def bounded(measure: Callable[[], float]) -> bool:
+    """Whether an attack is refused, with the way out named, or moves the sum by no more than a clip norm."""
+    try:
+        return measure() <= 1.001
+    except NotIsolated as refused:
+        return 'examples="alone"' in str(refused)
+
+
 # ------------------------------------------------------------------------------------------ losses that mix
 
 
@@ -133,7 +143,9 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "filled by their number": lambda o, t: by_example(o, t) * torch.full((), 1.0 + len(t) % 2),
     "ones added up": lambda o, t: by_example(o, t) * (1 + torch.ones(len(o)).sum().fmod(2)),
     "every other place": lambda o, t: by_example(o, t) * (1 + torch.arange(len(o)) % 2),
-    "every other place, listed": lambda o, t: by_example(o, t) * torch.tensor([1 + i % 2 for i in range(len(o))]),
+    "every other place, listed": lambda o, t: (
+        by_example(o, t) * torch.tensor([1 + place % 2 for place in range(len(o))])
+    ),
     "ones counted": lambda o, t: by_example(o, t) * (1 + torch.ones(len(o)).cumsum(0) % 2),
     "class weights": class_weights,
     "ranks": ranked,
@@ -150,12 +162,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("rows", [ROWS, 7])
 def test_losses_that_mix(name: str, rows: int) -> None:
-    try:
-        found = sensitivity(Net(), LOSSES[name], rows)
-    except NotIsolated as refused:
-        assert 'examples="alone"' in str(refused)
-    else:
-        assert found <= 1.001
+    assert bounded(lambda: sensitivity(Net(), LOSSES[name], rows))
 
 
 # ------------------------------------------------------------------------------------------ models that mix
@@ -265,12 +272,7 @@ MODELS: dict[str, Act] = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_mix(name: str) -> None:
-    try:
-        found = max(sensitivity(Net(MODELS[name]), rows=rows) for rows in (ROWS, 8))
-    except NotIsolated as refused:
-        assert 'examples="alone"' in str(refused)
-    else:
-        assert found <= 1.001
+    assert bounded(lambda: max(sensitivity(Net(MODELS[name]), rows=rows) for rows in (ROWS, 8)))
 
 
 @pytest.mark.parametrize("name", ["centred", "centred by a detached mean", "by a hook"])
@@ -300,17 +302,16 @@ def unproved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "prove", lambda *given: None)
 
 
-@pytest.mark.parametrize("name", ["divided by the positives", "an odd number of examples", "ranks"])
+@pytest.mark.parametrize("name", ["divided by the positives", "an odd number of examples", "ones added up"])
 def test_without_the_proof_losses_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     unproved(monkeypatch)
     assert sensitivity(Net(), LOSSES[name]) > 1.5
 
 
-@pytest.mark.parametrize("name", ["centred from eight on", "centred by a detached mean", "when computed again"])
+@pytest.mark.parametrize("name", ["centred without gradient", "by memory"])
 def test_without_the_proof_models_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     unproved(monkeypatch)
-    monkeypatch.setattr(engine, "holds", lambda *given: True)
-    assert sensitivity(Net(MODELS[name])) > 1.5
+    assert sensitivity(Net(MODELS[name]), rows=7) > 1.5
 
 
 def test_a_table_with_a_wrong_rule_lets_examples_mix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,10 +325,11 @@ def test_a_proof_that_does_not_count_lets_the_number_of_examples_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Program, "_fits", lambda *given: True)
+    monkeypatch.setattr(programs, "_computed", lambda trace: [])
     assert sensitivity(Net(), LOSSES["an odd number of examples"]) > 1.5
 
 
-# ------------------------------------------------------------------------------------------ state that escapes
+# ---------------------------------------------------------------------------------------- state that escapes
 
 
 def into_parameter(model: Net, x: Tensor) -> None:
@@ -449,9 +451,9 @@ STATE: dict[str, Act] = {
     each.__name__: each  # type: ignore[attr-defined]
     for each in (
         into_parameter, into_data, into_frozen, into_alias, into_buffer, into_buffer_from_eight, into_place,
-        by_foreach, another_buffer, another_parameter, another_storage, set_storage, new_parameter, new_buffer,
-        new_layer, by_number, by_numpy, row_norms, renormed, turned, on_the_way_back, listed, numbered,
-        attribute,
+        by_foreach, another_buffer, another_parameter, another_storage, set_storage, new_parameter,
+        new_buffer, new_layer, by_number, by_numpy, row_norms, renormed, turned, on_the_way_back, listed,
+        numbered, attribute,
     )
 }  # fmt: skip
 
@@ -466,7 +468,12 @@ def still(model: nn.Module, **options: Any) -> Trainer:
 
 def held(model: Net) -> dict[str, Any]:
     kept = {name: each.clone() for name, each in model.state_dict().items()}
-    return {**kept, "memory": len(model.memory), "numbers": model.numbers.copy(), "names": sorted(vars(model))}
+    return {
+        **kept,
+        "memory": len(model.memory),
+        "numbers": model.numbers.copy(),
+        "names": sorted(vars(model)),
+    }
 
 
 def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -557,8 +564,7 @@ def test_a_run_with_a_fault_has_no_guarantee(tmp_path: Path) -> None:
         )  # fmt: skip
         batches = made.batches(data())
         with pytest.raises(NotIsolated, match="does not change the"):
-            for inputs, targets in batches:
-                made.step(inputs, targets)
+            all(made.step(inputs, targets) is None for inputs, targets in batches)
         assert made.step_number > 0
         written = (tmp_path / "run").read_bytes()
         for promise in (lambda: made.guarantee, made.epsilon, lambda: made.save(tmp_path / "model")):
@@ -622,15 +628,15 @@ def test_the_self_test_draws_its_rows_and_seeds(monkeypatch: pytest.MonkeyPatch)
     assert len({tuple(rows) for rows in seen}) > 1
 
 
-# ------------------------------------------------------------------------------------------ served by the tape
+# ---------------------------------------------------------------------------------------- served by the tape
 
 ELSEWHERE = {
     "bilinear", "attention, extra keys", "packed", "cells", "bag of words", "recomputed, with a scale",
 }  # fmt: skip
 """Models of which no parameter is served by the tape."""
 PARTLY = {
-    "tied embedding, bare", "token repeated without the batch", "bare product", "mixed uses", "picked positions",
-    "out of sight", "flattened", "weight norm", "sparse positions",
+    "tied embedding, bare", "token repeated without the batch", "bare product", "mixed uses",
+    "picked positions", "out of sight", "flattened", "weight norm", "sparse positions",
 }  # fmt: skip
 """Models of which some parameters are served by the tape and the others example by example."""
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from tacit.training import clipped_gradient_sum, layout, rules
 from training.oracle import assert_equal_to_loop, squared
 
-
 # What a model holds is put back after every pass; what is outside of it is not.
 SEEN: list[bool] = []
 
@@ -39,7 +38,7 @@ def test_a_model_runs_with_channels_last_unless_it_views_them(reshape: bool) -> 
     assert_equal_to_loop(model, images, targets)
     SEEN.clear()
     total, _ = clipped_gradient_sum(model, squared, images, targets, 1.0)
-    assert SEEN == [reshape]
+    assert [reshape] == SEEN
     assert all(each.is_contiguous() for each in total.values())
     assert not model.first._forward_pre_hooks
     model(images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -184,20 +184,21 @@ def _own(leaf: Any) -> Any:
 def _apart(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, entries: int, views: int, alone: bool
 ) -> tuple[dict[str, Piece], Tensor | None, int]:
-    """What each parameter received from each example, by the routes if they are proved, or alone; and how many.
+    """What each parameter received from each example, by the routes if they are proved, or alone.
 
-    Of one example there are two, of which the second is a copy: how memory is laid out differs for a batch of one.
+    The number returned is how many entries that are. A single entry goes through the routes with a copy of
+    itself, since PyTorch lays out a batch of one in memory in another way.
     """
     if not alone:
         routes = routes_for(
             parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
         )
         if not routes.program.alone:
-            pair = (inputs, targets) if entries > 1 else tree.mapped(_doubled, (inputs, targets))
-            try:
-                return *_pieces(parts, loss, *pair, routes, max(2, entries), views, alone), max(2, entries)
-            except OtherRows:
-                pass
+            some, many = (inputs, targets), entries
+            if entries == 1:
+                some, many = tree.mapped(_doubled, some), 2
+            with suppress(OtherRows):
+                return *_pieces(parts, loss, some[0], some[1], routes, many, views, alone), many
     routes = everything_by_itself(parts)
     return *_pieces(parts, loss, inputs, targets, routes, entries, views, alone), entries
 
@@ -238,7 +239,9 @@ def _pieces(
     if len(routes.fallback) < len(trainable):
         pieces, losses = _proved(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
-        found = per_example_gradients(model, loss, inputs, targets, routes.fallback, parts.names, mapped=not alone)
+        found = per_example_gradients(
+            model, loss, inputs, targets, routes.fallback, parts.names, mapped=not alone
+        )
         for name, values in found.items():
             values = values.to(wide(values.dtype))
             pieces[name] = Plain(values if views == 1 else values / views)
@@ -255,9 +258,9 @@ def _proved(
         def repeated(leaf: Any) -> Any:
             return leaf[:1].expand(size, *leaf.shape[1:]).contiguous().clone() if tree.batched(leaf) else leaf
 
-        some = tree.mapped(repeated, (inputs, targets))
+        some, other = tree.mapped(repeated, (inputs, targets))
         with torch.random.fork_rng(devices=[]):
-            return _taped(parts, loss, *some, routes, size, views)[2].trace
+            return _taped(parts, loss, some, other, routes, size, views)[2].trace
 
     routes.program.prove(recording, entries, tiny)
     return pieces, losses

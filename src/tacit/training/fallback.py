@@ -62,8 +62,9 @@ def per_example_gradients(
 
 
 def _mapped(
-    one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, targets: Any, storages: Mapping[int, str]
-) -> dict[str, Tensor]:
+    one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, targets: Any,
+    storages: Mapping[int, str],
+) -> dict[str, Tensor]:  # fmt: skip
     places = tree.mapped(lambda leaf: 0 if tree.batched(leaf) else None, (inputs, targets))
     data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
     with warnings.catch_warnings(), Recording(data, storages, reading=False) as recording:

@@ -84,9 +84,9 @@ def _narrow(layer: nn.Linear, input: Tensor) -> Tensor:
     if recording is None or input.dim() != 2 or input.requires_grad or torch.is_autocast_enabled("cpu"):
         return F.linear(input, layer.weight, layer.bias)
     # Which way is faster depends on the number of examples; what is written down of it must not.
-    (made,) = recording.trusted(("linear", layer.weight.shape), [(input, 0)], lambda: [(_turned(layer, input), 0)])
-    assert made is not None
-    return made
+    what = ("linear", layer.weight.shape)
+    (made,) = recording.trusted(what, [(input, 0)], lambda: [(_turned(layer, input), 0)])
+    return made  # type: ignore[return-value]
 
 
 def _turned(layer: nn.Linear, input: Tensor) -> Tensor:

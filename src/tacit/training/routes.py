@@ -302,7 +302,7 @@ def compiled(layers: Iterable[nn.Module]) -> list[nn.Module]:
 
 @contextmanager
 def as_written(found: Sequence[nn.Module] = ()) -> Iterator[None]:
-    """Within, attention runs through the layers that can be watched, and these compiled modules as written."""
+    """Within, attention runs through layers that can be watched, and these compiled modules as written."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

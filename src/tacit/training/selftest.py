@@ -107,13 +107,12 @@ def check_apart(
     for row in rows:
         own = slice(views * row, views * row + views)
         copies = list(range(own.start, own.stop)) * len(rows)
-        same = _first((inputs, targets), copies)
-        alone = _losses(model, loss, *same, autocast, seed)
+        same, other = _first((inputs, targets), copies)
+        alone = _losses(model, loss, same, other, autocast, seed)
         if bool(((both[own] - alone[own]).abs() > 1e-4 * (1 + both[own].abs())).any()):
             raise mixed("the loss")
-        together, one = (
-            _gradient(model, loss, *pair, row, views, autocast, seed) for pair in ((inputs, targets), same)
-        )
+        together = _gradient(model, loss, inputs, targets, row, views, autocast, seed)
+        one = _gradient(model, loss, same, other, row, views, autocast, seed)
         if not bool(one.isfinite().all() & together.isfinite().all()):
             continue
         if float((together - one).norm()) > coarse * float(one.norm()) + 1e-5 * (1 + float(together.norm())):

@@ -67,10 +67,11 @@ class PrivateStep:
     examples and adds its share of the noise; the sum over all is what is released.
 
     An example whose gradient is not finite adds nothing. Of every pass it is proved that one example does
-    not change what another adds (:mod:`tacit.training.isolation`), or examples are computed one at a time, as
-    they are where ``alone``. At the first batch of two or more examples, and ten times in a run, the step tests
-    itself besides: on a few rows, one example must not change another's loss or gradient, the clipped gradient
-    must be that of plain backpropagation, and, at first, noise must have the stated variance.
+    not change what another adds (:mod:`tacit.training.isolation`), or examples are computed one at a time,
+    as they are where ``alone``. At the first batch of two or more examples, and ten times in a run, the
+    step tests itself besides: on a few rows, one example must not change another's loss or gradient, the
+    clipped gradient must be that of plain backpropagation, and, at first, noise must have the stated
+    variance.
     """
 
     def __init__(

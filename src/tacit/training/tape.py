@@ -20,7 +20,7 @@ Pieces = list[tuple[Tensor, Piece]]
 
 
 class OtherRows(Exception):
-    """Rows of what a layer was called on need not be examples: the batch is computed one example at a time."""
+    """It is not proved that rows are examples: the batch is computed one example at a time."""
 
 
 class _Start(torch.autograd.Function):
@@ -143,7 +143,9 @@ class Tape:
             try:
                 # As torch.autograd.grad does, but with what watches functions still watching.
                 ones = (torch.ones_like(losses),)
-                _, *found = _engine_run_backward((losses,), ones, False, False, leaves, True, accumulate_grad=False)
+                _, *found = _engine_run_backward(
+                    (losses,), ones, False, False, leaves, True, accumulate_grad=False
+                )
             except CheckpointError as error:
                 raise OtherRows from error
             for (_, dimension, make), grad in zip(self._leaves, found, strict=True):

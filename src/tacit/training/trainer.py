@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
 from tacit import _validate
@@ -29,12 +29,12 @@ from tacit.training.sampling import disordered
 from tacit.training.saving import PATH, kept_facts, write
 from tacit.training.step import PrivateStep, Seen
 from tacit.training.turns import Turn
+from tacit.training.views import Augment, joined, viewed
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
 
 Callback = Callable[[Progress], None]
-Augment = Callable[[Any], Any]
 EXAMPLES = ("together", "alone")
 
 
@@ -51,15 +51,16 @@ class Trainer:
     is not, and stays with the curator, is marked so: :class:`Seen` and the length of the data set.
     The ledger is charged before the first example is read. Abadi et al. 2016.
 
-    Who keeps examples apart: for model and loss, their hooks and functions with a backward of their own, the
-    trainer does, in every pass. A pass in which one example changes what another adds, or that writes something
-    of them into a parameter, a buffer or another tensor, is refused, and the run then has no guarantee:
-    :attr:`guarantee` and :meth:`save` raise :class:`tacit.errors.GuaranteeVoid`, and what was charged stays
-    charged. Attributes that a pass changes are put back after it. With ``examples="alone"`` the same holds for any code
-    that keeps its data in model and loss: each example is computed by itself, and both are put back between
-    examples. Outside of it, and assumed in the guarantee, are data set, ``collate_fn``, ``augment`` (which is given
-    one example at a time with ``examples="alone"``) and a loop of one's own, and code that keeps examples in
-    globals, in files or in memory that PyTorch does not see, or that takes PyTorch's dispatcher apart.
+    Who keeps examples apart: the trainer does, in every pass, for model and loss, their hooks and functions
+    with a backward of their own. A pass in which one example changes what another adds, or that writes
+    something of them into a parameter, a buffer or another tensor, is refused, and the run then has no
+    guarantee: :attr:`guarantee` and :meth:`save` raise :class:`tacit.errors.GuaranteeVoid`, and what was
+    charged stays charged. Attributes that a pass changes are put back after it. ``examples="alone"`` is safe
+    for any code that keeps its data in model and loss: each example is computed by itself, and both are put
+    back between examples. Assumed, and said in the guarantee: data set, ``collate_fn``, ``augment`` (which
+    is given one example at a time with ``examples="alone"``) and loops of one's own treat each example by
+    itself; nothing keeps examples in globals, files or memory that PyTorch does not see, or takes its
+    dispatcher apart.
 
     Under ``torchrun`` the same lines train one model in several processes, with the same guarantee and one
     charge: :mod:`tacit.training.distributed`. A model under FSDP2 is taken as it is.
@@ -187,7 +188,8 @@ class Trainer:
         """What may be promised about the model, the average and every checkpoint of this run.
 
         It is that of all steps charged, taken or not. A run charged by the epoch and stopped
-        early is charged for the epochs begun. Raises :class:`tacit.errors.GuaranteeVoid` once a fault was found.
+        early is charged for the epochs begun. Once a fault was found, this raises
+        :class:`tacit.errors.GuaranteeVoid`.
         """
         self._check_sound()
         return self._account.guarantee(stopped=self._finished and self.step_number < self.plan.steps)
@@ -408,29 +410,7 @@ class Trainer:
                 each.grad = None
 
     def _viewed(self, pair: Pair) -> Pair:
-        """The pair with every entry as many times as there are views, one after the other."""
-        if self._views == 1 and self._augment is None:
-            return pair
-
-        def repeat(leaf: Any) -> Any:
-            return leaf.repeat_interleave(self._views, 0) if tree.batched(leaf) else leaf
-
-        inputs, targets = tree.mapped(repeat, pair) if self._views > 1 else pair
-        if self._augment is not None and tree.examples(inputs, targets):
-            inputs = self._augmented(self._augment, inputs, tree.examples(inputs, targets))
-        return inputs, targets
-
-    def _augmented(self, augment: Augment, inputs: Any, entries: int) -> Any:
-        if not self._core.alone:
-            return augment(inputs)
-
-        def some(start: int) -> Any:
-            def cut(leaf: Any) -> Any:
-                return leaf[start : start + self._views] if tree.batched(leaf) else leaf
-
-            return augment(tree.mapped(cut, inputs))
-
-        return tree.zipped(_join, [some(start) for start in range(0, entries, self._views)])
+        return viewed(pair, self._views, self._augment, alone=self._core.alone)
 
     def _finish(self) -> None:
         self._finished = True
@@ -478,10 +458,4 @@ def _check_optimizer(model: nn.Module, optimizer: Any) -> None:
 
 
 def _joined(parts: list[Pair]) -> Pair:
-    if len(parts) == 1:
-        return parts[0]
-    return tree.zipped(_join, parts)  # type: ignore[no-any-return]
-
-
-def _join(leaves: list[Any]) -> Any:
-    return torch.cat(leaves) if isinstance(leaves[0], Tensor) and leaves[0].dim() else leaves[0]
+    return parts[0] if len(parts) == 1 else joined(parts)

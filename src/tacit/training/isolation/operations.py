@@ -13,7 +13,7 @@ _aten = torch.ops.aten
 
 def overloads(names: str) -> frozenset[Any]:
     """The overloads of these operations of aten, but those with ``out``; ``name.overload`` is one alone."""
-    found = set()
+    found: set[Any] = set()
     for name in names.split():
         packet, _, one = name.partition(".")
         if not hasattr(_aten, packet):

@@ -15,8 +15,8 @@ from tacit.training.isolation.recording import Ref
 class Rows(NamedTuple):
     """Examples along a dimension: entry i of it belongs to example (i ÷ block) mod n.
 
-    ``block`` None: nothing is any example's, but the dimension is as long as the batch. ``data`` tells the two
-    apart.
+    Without ``data`` the tensor holds nothing of the examples, but the dimension is as long as the batch; its
+    ``block`` is then None.
     """
 
     dimension: int

@@ -2,12 +2,12 @@
 
 Three things are proved of a trace of n examples.
 
-1. Operation by operation, each from the closed table (:mod:`.keeping`), every loss and every gradient that
+1. Operation by operation, each from the closed table (:mod:`.table`), every loss and every gradient that
    becomes part of an example's own depends on that example and on public values alone.
 2. The pass did not depend on how many examples there are: it is, operation for operation, that of two and of
    three examples, of which tiny batches give the traces, with sizes and strides that grow evenly with n
-   and all other numbers the same. Hence what an example adds to the sum does not depend on who else was drawn.
-   One example alone goes through the same computations; its copies in memory may differ.
+   and all other numbers the same. Hence what an example adds to the sum does not depend on who else was
+   drawn. One example alone goes through the same computations; its copies in memory may differ.
 3. Nothing computed from examples was written into memory that outlives the pass.
 
 A trace that was proved once need not be proved again: the same trace is the same computation.
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from tacit.errors import NotIsolated
-from tacit.training.isolation.keeping import KEEPING, SIZES, Call, combined
+from tacit.training.isolation.calls import Call, combined
 from tacit.training.isolation.operations import MAKES, written_refs
 from tacit.training.isolation.places import (
     COUNTED,
@@ -38,6 +38,7 @@ from tacit.training.isolation.places import (
     refs,
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
+from tacit.training.isolation.table import KEEPING, SIZES
 from tacit.training.tape import OtherRows
 
 Trace = list[Any]
@@ -117,7 +118,7 @@ def _computed(trace: Trace) -> list[Any]:
             loose = SIZES.get(entry[0], ())
             names = [each.name for each in entry[0]._schema.arguments]
             given = [*zip(names, entry[1], strict=False), *entry[2]]
-            plain = [each for name, each in given if name not in loose and type(each) in (int, float, bool, str)]
+            plain = [each for name, each in given if name not in loose and type(each) in _PLAIN]
             # Products of matrices, or of as many of each, by how their factors lie in memory.
             for part in _PRODUCTS.get(entry[0], (entry[0],)):
                 found.append((part, *plain))
@@ -135,9 +136,8 @@ def _even(two: Any, three: Any, some: Any, count: int) -> bool:
     """Whether an entry is that of two and of three examples, with sizes that grow evenly."""
     if type(two) is not tuple or type(three) is not tuple or type(some) is not tuple:
         return False
-    if len(two) != len(three) or len(two) != len(some) or two[0] is not three[0] or two[0] is not some[0]:
-        if two[0] != three[0] or two[0] != some[0]:
-            return False
+    if not len(two) == len(three) == len(some) or two[0] != three[0] or two[0] != some[0]:
+        return False
     if type(two[0]) is str:
         return _alike(two[1:], three[1:], some[1:], count)
     func, given, named, outs = two
@@ -200,7 +200,7 @@ def _grows(two: Any, three: Any, some: Any, count: int) -> bool:
 
 
 def _sized(two: Trace, three: Trace) -> list[list[tuple[int, ...] | None]]:
-    """For each tensor of each entry, the dimensions that are as long as the batch; None where it is unclear."""
+    """For each tensor of each entry, the dimensions as long as the batch; None where that is unclear."""
     found: list[list[tuple[int, ...] | None]] = []
     for mine, theirs in zip(two, three, strict=True):
         row: list[tuple[int, ...] | None] = []
@@ -349,7 +349,11 @@ class _Walk:
             self.owners[ref.number] = MIXED
         elif isinstance(found, Rows):
             owned = owning(found, self.examples, ref)
-            if owned is None or (isinstance(before, Owned) and before != owned) or before in (COUNTED, UNCLEAR):
+            if (
+                owned is None
+                or (isinstance(before, Owned) and before != owned)
+                or before in (COUNTED, UNCLEAR)
+            ):
                 raise OtherRows
             self.owners[ref.number] = owned
         elif found != PUBLIC:
@@ -364,6 +368,7 @@ def _walk(trace: Trace, examples: int, sized: list[list[tuple[int, ...] | None]]
 
 
 _aten = torch.ops.aten
+_PLAIN = (int, float, bool, str)
 _COPIES = {_aten.clone.default, _aten.copy_.default, _aten._to_copy.default}
 _PRODUCTS = {
     **dict.fromkeys((_aten.mm.default, _aten.bmm.default), ("product",)),
@@ -390,9 +395,10 @@ def _plain_range(func: Any, given: Any) -> bool:
 def prove_mapped(recording: Recording, examples: int, results: list[tuple[Any, int]]) -> None:
     """Raise unless a pass under ``vmap`` kept its examples apart, and nothing of them.
 
-    Under ``vmap`` model and loss see one example, and neither the others nor how many there are: each operation
-    of aten has a rule that computes it for every example by itself. Operations of others may have rules that do
-    not, and are refused, as functions with a backward of their own are. What the table can follow must agree.
+    Under ``vmap`` model and loss see one example, and neither the others nor how many there are: each
+    operation of aten has a rule that computes it for every example by itself. Operations of others may have
+    rules that do not, and are refused, as functions with a backward of their own are. What the table can
+    follow must agree.
     """
     if recording.escaped:
         raise _escaped(recording.escaped[0])

@@ -69,8 +69,8 @@ def active() -> Recording | None:
 class Recording(TorchDispatchMode):
     """Writes down, within, what is done; ``data`` are the tensors that hold one entry for each example.
 
-    Without ``reading``, values of the examples do not leave PyTorch. ``resumed``: what an earlier pass computed
-    is used on purpose, as its graph is on the way back.
+    Without ``reading``, values of the examples do not leave PyTorch. ``resumed``: what an earlier pass
+    computed is used on purpose, as its graph is on the way back.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Recording(TorchDispatchMode):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._reading is not None:
-            self._reading.__exit__(kind, error, traceback)
+            self._reading.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
             self._reading = None
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         _ACTIVE.recording, self._before = self._before, None
@@ -152,7 +152,8 @@ class Recording(TorchDispatchMode):
         number = self._numbers.get(storage._cdata)
         if number is None:
             number = self._adopted(tensor, storage)
-        return Ref(number, tensor.storage_offset(), tensor.size(), tensor.stride(), tensor.dtype)
+        offset: Any = tensor.storage_offset()
+        return Ref(number, offset, tensor.size(), tensor.stride(), tensor.dtype)
 
     def tainted(self, tensor: Tensor) -> bool:
         """Whether a tensor was computed from examples."""
@@ -250,7 +251,7 @@ class Recording(TorchDispatchMode):
         return number
 
     def _constant(self, func: Any, value: Tensor) -> Tensor:
-        """A tensor made of Python's numbers: of small ones the numbers are noted, others cannot be followed."""
+        """A tensor made of Python's numbers; of a large one they are not noted, and it cannot be followed."""
         made: Tensor = func(value)
         outs = (self._out(made, False),)
         small = made.numel() <= _SMALL and made.device.type == "cpu"

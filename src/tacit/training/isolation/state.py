@@ -1,9 +1,9 @@
 """What model and loss hold, put back after every pass over private rows.
 
 Attributes of modules, of the loss and of the objects they hold, entries of lists, dictionaries and sets in
-them, variables that their functions enclose, and the storages of parameters, buffers and other tensors. What is
-written *into* a tensor is put back by :class:`~tacit.training.isolation.recording.Recording`, which sees
-the write; ``contents`` compares the numbers too, for passes in which values may leave PyTorch.
+them, variables that their functions enclose, and the storages of parameters, buffers and other tensors.
+What is written *into* a tensor is put back by :class:`~tacit.training.isolation.recording.Recording`, which
+sees the write; ``contents`` compares the numbers too, for passes in which values may leave PyTorch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class State:
         """Put everything back; the tensors whose storage or numbers had been replaced."""
         changed = []
         for now, before in self._objects:
-            if len(now) != len(before) or any(now.get(key, now) is not value for key, value in before.items()):
+            if len(now) != len(before) or any(
+                now.get(key, now) is not value for key, value in before.items()
+            ):
                 now.clear()
                 now.update(before)
         for items, kept in self._lists:
@@ -132,10 +134,16 @@ class State:
             yield each.__func__
         elif isinstance(each, functools.partial):
             yield from (each.func, each.args, each.keywords)
-        elif hasattr(each, "__dict__") and not isinstance(each, type | types.ModuleType):
-            if isinstance(each, nn.Module) or not kind.__module__.startswith(_LEFT_ALONE):
-                yield each.__dict__
-                yield from _shared(kind)
+        elif isinstance(each, nn.Module) or _plain_object(each):
+            yield each.__dict__
+            yield from _shared(kind)
+
+
+def _plain_object(each: Any) -> bool:
+    """Whether a thing is an object with attributes, and not one that a run itself uses."""
+    if not hasattr(each, "__dict__") or isinstance(each, type | types.ModuleType):
+        return False
+    return not type(each).__module__.startswith(_LEFT_ALONE)
 
 
 def _shared(kind: type) -> Iterator[Any]:
