@@ -133,7 +133,7 @@ def test_processes_without_examples(run: SimpleNamespace) -> None:
 @pytest.mark.parametrize(
     ("what", "rank", "error"),
     [
-        ("mixing", 1, "InvalidValue: model and loss must be such that"),
+        ("mixing", 1, "NotIsolated: model and loss must be such that"),
         ("unreadable", 0, "OSError: unreadable"),
         ("callback", 0, "RuntimeError: a callback"),
         ("loop", 1, "no error"),
