@@ -28,8 +28,11 @@ VIEWS = overloads(
     "view _unsafe_view _reshape_alias alias detach t transpose.int permute expand select.int slice.Tensor "
     "unsqueeze squeeze split.Tensor split_with_sizes unbind.int unfold diagonal as_strided view_as_real "
     "view_as_complex as_strided_ unsqueeze_ squeeze_ transpose_ t_ detach_"
-)
-"""Operations that compute nothing: their results are parts of their argument's storage."""
+) | {
+    torch.ops.profiler._record_function_enter_new.default,
+    torch.ops.profiler._record_function_exit._RecordFunction,
+}
+"""Operations that compute nothing: their results, if any, are parts of their argument's storage."""
 
 PROFILING = frozenset(
     getattr(getattr(torch.ops.profiler, name), overload)

@@ -58,7 +58,7 @@ _GENERATOR = len(torch.get_rng_state())
 STATE = b"the state of a generator"
 """Stands for the numbers of a tensor that may be a generator's state, another one each time."""
 OPAQUE = "a tensor without strides"
-"""Stands for a tensor that lies nowhere: sparse ones."""
+"""Stands for a tensor that lies nowhere, as sparse ones, and for other things that cannot be compared."""
 
 
 def active() -> Recording | None:
@@ -190,7 +190,7 @@ class Recording(TorchDispatchMode):
             return self.ref(value) if value.layout is torch.strided else OPAQUE
         if isinstance(value, list | tuple):
             return tuple([self._packed(each) if isinstance(each, Tensor) else each for each in value])
-        return value
+        return OPAQUE if isinstance(value, torch.ScriptObject) else value
 
     def _touched(self, given: Any, named: Any) -> bool:
         tainted = self._tainted
