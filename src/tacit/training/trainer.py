@@ -273,6 +273,7 @@ class Trainer:
             self._fault = fault
             if self._taken:
                 mark_unsound(self.model, fault)
+                past.void(self.model, self._account.run)
             raise
 
     def _check_sound(self) -> None:

@@ -34,17 +34,6 @@ VIEWS = overloads(
 }
 """Operations that compute nothing: their results, if any, are parts of their argument's storage."""
 
-PROFILING = frozenset(
-    getattr(getattr(torch.ops.profiler, name), overload)
-    for name, overload in (
-        ("_record_function_enter", "default"),
-        ("_record_function_enter_new", "default"),
-        ("_record_function_exit", "default"),
-        ("_record_function_exit", "_RecordFunction"),
-    )
-)
-"""Marks for PyTorch's profiler, which sharded models set in every pass: they hold no numbers."""
-
 MAKES = overloads(
     "zeros ones empty full rand randn zeros_like ones_like empty_like full_like rand_like randn_like "
     "new_zeros new_ones new_empty new_full empty_strided new_empty_strided scalar_tensor eye arange linspace "

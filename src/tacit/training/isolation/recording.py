@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.errors import NotIsolated
-from tacit.training.isolation.operations import MAKES, PROFILING, VIEWS, written
+from tacit.training.isolation.operations import MAKES, VIEWS, written
 from tacit.training.tape import OtherRows
 
 _SMALL = 1 << 12
@@ -124,7 +124,7 @@ class Recording(TorchDispatchMode):
             _OUTLIVED.pop(key, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in VIEWS or func in PROFILING:
+        if func in VIEWS:
             return func(*args, **kwargs) if kwargs else func(*args)
         with torch._C.DisableTorchFunction():
             return self._run(func, args, kwargs or {})
