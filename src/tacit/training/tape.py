@@ -73,10 +73,9 @@ class Tape:
         del make, kept
 
         def keep(grad: Tensor) -> None:
-            made, values = waiting.pop()
-            self.recording.rows("gradient", (grad, dimension), *((each, dimension) for each in values))
+            self.recording.rows("gradient", (grad, dimension), *((each, dimension) for each in waiting[0][1]))
             with torch.no_grad(), _unwatched():
-                self.add(*made(grad.detach()))
+                self.add(*waiting.pop()[0](grad.detach()))
 
         output.register_hook(keep)  # type: ignore[no-untyped-call]
         return output
