@@ -580,6 +580,9 @@ def test_a_run_with_a_fault_has_no_guarantee(tmp_path: Path) -> None:
     for again in (model, copy.deepcopy(model), nn.Sequential(model)):
         with pytest.raises(GuaranteeVoid, match="trained this model"):
             still(again)
+    fresh = Net()
+    fresh.load_state_dict(model.state_dict())
+    assert still(fresh).fit(data()).guarantee.epsilon == math.inf
 
 
 def test_a_fault_before_the_first_step_leaves_the_model_as_it_was() -> None:
