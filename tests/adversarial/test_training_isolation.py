@@ -472,7 +472,7 @@ def held(model: Net) -> dict[str, Any]:
         **kept,
         "memory": len(model.memory),
         "numbers": model.numbers.copy(),
-        "names": sorted(vars(model)),
+        "names": sorted(name for name in vars(model) if not name.startswith("_tacit_")),
     }
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,9 +33,11 @@ from tacit.training.isolation.places import (
     Owned,
     Owner,
     Rows,
+    fixed,
     located,
     owning,
     refs,
+    within_example,
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
@@ -199,15 +201,24 @@ def _grows(two: Any, three: Any, some: Any, count: int) -> bool:
     return bool(two == three == some)
 
 
-def _sized(two: Trace, three: Trace) -> list[list[tuple[int, ...] | None]]:
-    """For each tensor of each entry, the dimensions as long as the batch; None where that is unclear."""
-    found: list[list[tuple[int, ...] | None]] = []
+class _Sized(NamedTuple):
+    """The dimensions of a tensor as long as the batch, None where that is unclear; and how it lies in tiny ones."""
+
+    grow: tuple[int, ...] | None
+    two: Ref
+    three: Ref
+
+
+def _sized(two: Trace, three: Trace) -> list[list[_Sized]]:
+    """How each tensor of each entry grows with the batch."""
+    found: list[list[_Sized]] = []
     for mine, theirs in zip(two, three, strict=True):
-        row: list[tuple[int, ...] | None] = []
+        row: list[_Sized] = []
         for a, b in zip(refs(mine), refs(theirs), strict=True):
             grow = tuple(at for at in range(len(a.size)) if a.size[at] != b.size[at])
             # As long as the batch, or a multiple of it.
-            row.append(grow if all(3 * a.size[at] == 2 * b.size[at] for at in grow) else None)
+            even = all(3 * a.size[at] == 2 * b.size[at] for at in grow)
+            row.append(_Sized(grow if even else None, a, b))
         found.append(row)
     return found
 
@@ -218,20 +229,35 @@ class _Walk:
     def __init__(self, examples: int) -> None:
         self.examples = examples
         self.owners: dict[int, Owner] = {}
-        self.sized: dict[Ref, tuple[int, ...] | None] = {}
+        self.sized: dict[Ref, _Sized] = {}
+        self.uniform: set[int] = set()
+
+    def grow(self, ref: Ref) -> tuple[int, ...] | None:
+        """The dimensions of a tensor as long as the batch; None where that is unclear."""
+        sized = self.sized.get(ref)
+        return () if sized is None else sized.grow
 
     def place(self, ref: Ref) -> Found:
         """Where a tensor has its examples."""
         owner = self.owners.get(ref.number, PUBLIC)
+        sized = self.sized.get(ref)
         if isinstance(owner, Owned):
             found = located(owner, self.examples, ref)
             if found is None:
                 raise OtherRows
+            if sized is not None:
+                part = within_example(owner, self.examples, ref)
+                if not part == within_example(owner, 2, sized.two) == within_example(owner, 3, sized.three):
+                    raise OtherRows
             return found
         if owner == PUBLIC:
-            grow = self.sized.get(ref, ())
+            grow = self.grow(ref)
             if grow is None or len(grow) > 1:
                 raise OtherRows
+            if sized is not None and ref.number not in self.uniform:
+                # Another part of it, or more, for another number of examples.
+                if not fixed(ref) == fixed(sized.two) == fixed(sized.three):
+                    raise OtherRows
             return Rows(grow[0], None, False) if grow else PUBLIC
         return owner
 
@@ -245,7 +271,7 @@ class _Walk:
                 raise OtherRows
             self.owners[entry[1].number] = owned
         elif what == "constant":
-            if self.sized.get(entry[2][0], ()) != ():
+            if self.grow(entry[2][0]) != ():
                 self.owners[entry[2][0].number] = UNCLEAR
         elif what == "trusted":
             self._trusted(entry)
@@ -300,7 +326,7 @@ class _Walk:
         if MIXED in places:
             results: list[Found] = [MIXED] * len(outs)
         elif all(each == PUBLIC for each in places):
-            results = [PUBLIC] * len(outs)
+            results = [self._repeated(func, each) for each in outs]
         elif UNCLEAR in places or (COUNTED in places and "index" not in func._schema.name):
             if any(isinstance(each, Rows) and each.data for each in places):
                 raise OtherRows
@@ -324,46 +350,52 @@ class _Walk:
 
     def _make(self, func: Any, given: Any, outs: Any) -> None:
         for ref in outs:
-            if self.sized.get(ref, ()) == ():
+            if self.grow(ref) == ():
                 self.owners[ref.number] = PUBLIC
             elif func in _IN_ORDER and ref.size == (self.examples,) and _plain_range(func, given):
                 self.owners[ref.number] = COUNTED
+            elif func in _UNIFORM:
+                self.owners[ref.number] = PUBLIC
+                self.uniform.add(ref.number)
             else:
-                self.owners[ref.number] = PUBLIC if func in _UNIFORM else UNCLEAR
+                self.owners[ref.number] = UNCLEAR
+
+    def _repeated(self, func: Any, out: Ref | None) -> Found:
+        """What is made of public tensors: public, and as often as there are examples if it was repeated."""
+        grow = self.grow(out) if out is not None else ()
+        return Rows(grow[0], None, False) if func is _aten.repeat.default and grow else PUBLIC
 
     def _put(self, ref: Ref, found: Found, *, within: bool = False) -> None:
         """Note what a result holds; ``within`` a storage that was there already."""
-        before = self.owners.get(ref.number, PUBLIC)
-        if isinstance(found, Rows) and not found.data:
-            found = PUBLIC
-        if not within:
-            if isinstance(found, Rows):
-                owned = owning(found, self.examples, ref)
-                if owned is None:
-                    raise OtherRows
-                self.owners[ref.number] = owned
-            else:
-                self.owners[ref.number] = found
-            return
-        if MIXED in (before, found):
+        before = self.owners.get(ref.number, PUBLIC) if within else PUBLIC
+        if within and MIXED in (before, found):
             self.owners[ref.number] = MIXED
         elif isinstance(found, Rows):
+            if not found.data and found.block is None:
+                # The same for all examples, so that any of its parts may be called theirs.
+                found = found._replace(block=max(1, ref.size[found.dimension] // self.examples))
             owned = owning(found, self.examples, ref)
-            if (
-                owned is None
-                or (isinstance(before, Owned) and before != owned)
-                or before in (COUNTED, UNCLEAR)
-            ):
+            if owned is None or before in (COUNTED, UNCLEAR):
                 raise OtherRows
+            if isinstance(before, Owned):
+                if before.stride != owned.stride:
+                    raise OtherRows
+                owned = Owned(owned.stride, before.data or owned.data)
             self.owners[ref.number] = owned
-        elif found != PUBLIC:
+        elif not within or found != PUBLIC:
+            self.owners[ref.number] = found if not within else UNCLEAR
+        elif ref.number in self.uniform and before == PUBLIC:
+            # Something was written at one place of many alike.
             self.owners[ref.number] = UNCLEAR
 
 
-def _walk(trace: Trace, examples: int, sized: list[list[tuple[int, ...] | None]]) -> None:
+def _walk(trace: Trace, examples: int, sized: list[list[_Sized]]) -> None:
     walk = _Walk(examples)
     for entry, row in zip(trace, sized, strict=True):
-        walk.sized = dict(zip(refs(entry), row, strict=True))
+        every = refs(entry)
+        walk.sized = dict(zip(every, row, strict=True))
+        if any(walk.sized[ref] != each for ref, each in zip(every, row, strict=True)):
+            raise OtherRows
         walk.entry(entry)
 
 
