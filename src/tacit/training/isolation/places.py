@@ -80,7 +80,7 @@ def owning(rows: Rows, examples: int, ref: Ref) -> Owned | None:
 
 
 def within_example(owned: Owned, examples: int, ref: Ref) -> Any:
-    """Which part of each example a view is: the same for any number of them, or it depends on their number."""
+    """Which part of each example a view is, which must not depend on how many there are."""
     k, item = owned.stride, ref.dtype.itemsize
     whole = k * examples
     dims: list[Any] = []

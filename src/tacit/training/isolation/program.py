@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from tacit.errors import NotIsolated
 from tacit.training.isolation.calls import Call, combined
+from tacit.training.isolation.growth import Sized, Trace, even, sizes_of
 from tacit.training.isolation.operations import MAKES, written_refs
 from tacit.training.isolation.places import (
     COUNTED,
@@ -43,7 +44,6 @@ from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
 from tacit.training.tape import OtherRows
 
-Trace = list[Any]
 _MOST = 64
 _PATIENCE = 3
 ADVICE = (
@@ -91,7 +91,7 @@ class Program:
                     self._failures += 1
                     self.alone = self._failures >= _PATIENCE
                     raise OtherRows
-            sized = _sized(self._tiny[2], self._tiny[3])
+            sized = sizes_of(self._tiny[2], self._tiny[3])
             _walk(trace, examples, sized)
         except OtherRows:
             self.alone = self.alone or not self._failures
@@ -103,7 +103,7 @@ class Program:
     def _fits(self, trace: Trace, examples: int) -> bool:
         two, three = self._tiny[2], self._tiny[3]
         return len(trace) == len(two) == len(three) and all(
-            _even(*entries, examples) for entries in zip(two, three, trace, strict=True)
+            even(*entries, examples) for entries in zip(two, three, trace, strict=True)
         )
 
 
@@ -134,102 +134,13 @@ def _escaped(what: str) -> NotIsolated:
     )  # fmt: skip
 
 
-def _even(two: Any, three: Any, some: Any, count: int) -> bool:
-    """Whether an entry is that of two and of three examples, with sizes that grow evenly."""
-    if type(two) is not tuple or type(three) is not tuple or type(some) is not tuple:
-        return False
-    if not len(two) == len(three) == len(some) or two[0] != three[0] or two[0] != some[0]:
-        return False
-    if type(two[0]) is str:
-        return _alike(two[1:], three[1:], some[1:], count)
-    func, given, named, outs = two
-    loose = SIZES.get(func, ())
-    names = [each.name for each in func._schema.arguments]
-    parts = list(zip(names, given, three[1], some[1], strict=False))
-    if not len(given) == len(three[1]) == len(some[1]):
-        return False
-    for mine, theirs, other in zip(named, three[2], some[2], strict=False):
-        if not mine[0] == theirs[0] == other[0]:
-            return False
-        parts.append((mine[0], mine[1], theirs[1], other[1]))
-    if not len(named) == len(three[2]) == len(some[2]):
-        return False
-    for name, a, b, c in parts:
-        if name in loose and not isinstance(a, Ref):
-            if not _grows(a, b, c, count):
-                return False
-        elif not _alike(a, b, c, count):
-            return False
-    return _alike(outs, three[3], some[3], count)
-
-
-def _alike(two: Any, three: Any, some: Any, count: int) -> bool:
-    """Whether three values are the same but for where tensors lie, which grows evenly."""
-    if isinstance(two, Ref):
-        if not isinstance(three, Ref) or not isinstance(some, Ref):
-            return False
-        if not two.number == three.number == some.number or not two.dtype == three.dtype == some.dtype:
-            return False
-        if not len(two.size) == len(three.size) == len(some.size) or not _grows(
-            two.size, three.size, some.size, count
-        ):
-            return False
-        return _grows(two.offset, three.offset, some.offset, count) and all(
-            some.size[at] == 1 or _grows(two.stride[at], three.stride[at], some.stride[at], count)
-            for at in range(len(two.size))
-        )
-    if isinstance(two, tuple):
-        if not isinstance(three, tuple) or not isinstance(some, tuple):
-            return False
-        return len(two) == len(three) == len(some) and all(
-            _alike(a, b, c, count) for a, b, c in zip(two, three, some, strict=True)
-        )
-    if type(two) is not type(three) or type(two) is not type(some):
-        return False
-    return bool(two == three and two == some)
-
-
-def _grows(two: Any, three: Any, some: Any, count: int) -> bool:
-    if isinstance(two, tuple):
-        if not isinstance(three, tuple) or not isinstance(some, tuple):
-            return False
-        return len(two) == len(three) == len(some) and all(
-            _grows(a, b, c, count) for a, b, c in zip(two, three, some, strict=True)
-        )
-    if type(two) is int and type(three) is int and type(some) is int:
-        return some == two + (three - two) * (count - 2)
-    return bool(two == three == some)
-
-
-class _Sized(NamedTuple):
-    """The dimensions of a tensor as long as the batch, None where that is unclear; and how it lies in tiny ones."""
-
-    grow: tuple[int, ...] | None
-    two: Ref
-    three: Ref
-
-
-def _sized(two: Trace, three: Trace) -> list[list[_Sized]]:
-    """How each tensor of each entry grows with the batch."""
-    found: list[list[_Sized]] = []
-    for mine, theirs in zip(two, three, strict=True):
-        row: list[_Sized] = []
-        for a, b in zip(refs(mine), refs(theirs), strict=True):
-            grow = tuple(at for at in range(len(a.size)) if a.size[at] != b.size[at])
-            # As long as the batch, or a multiple of it.
-            even = all(3 * a.size[at] == 2 * b.size[at] for at in grow)
-            row.append(_Sized(grow if even else None, a, b))
-        found.append(row)
-    return found
-
-
 class _Walk:
     """Follows a trace, with the owners of every storage as they are at each moment."""
 
     def __init__(self, examples: int) -> None:
         self.examples = examples
         self.owners: dict[int, Owner] = {}
-        self.sized: dict[Ref, _Sized] = {}
+        self.sized: dict[Ref, Sized] = {}
         self.uniform: set[int] = set()
 
     def grow(self, ref: Ref) -> tuple[int, ...] | None:
@@ -254,10 +165,12 @@ class _Walk:
             grow = self.grow(ref)
             if grow is None or len(grow) > 1:
                 raise OtherRows
-            if sized is not None and ref.number not in self.uniform:
-                # Another part of it, or more, for another number of examples.
-                if not fixed(ref) == fixed(sized.two) == fixed(sized.three):
-                    raise OtherRows
+            if sized is None or ref.number in self.uniform:
+                same = True
+            else:
+                same = fixed(ref) == fixed(sized.two) == fixed(sized.three)
+            if not same:
+                raise OtherRows
             return Rows(grow[0], None, False) if grow else PUBLIC
         return owner
 
@@ -323,6 +236,8 @@ class _Walk:
         places = [self.place(each) for each in tensors]
         if not outs and any(each == MIXED or (isinstance(each, Rows) and each.data) for each in places):
             raise OtherRows
+        if MIXED in places and (func.namespace != "aten" or torch.Tag.dynamic_output_shape in func.tags):
+            raise OtherRows  # How large a result is, or a number beside it, would tell what was mixed.
         if MIXED in places:
             results: list[Found] = [MIXED] * len(outs)
         elif all(each == PUBLIC for each in places):
@@ -389,7 +304,7 @@ class _Walk:
             self.owners[ref.number] = UNCLEAR
 
 
-def _walk(trace: Trace, examples: int, sized: list[list[_Sized]]) -> None:
+def _walk(trace: Trace, examples: int, sized: list[list[Sized]]) -> None:
     walk = _Walk(examples)
     for entry, row in zip(trace, sized, strict=True):
         every = refs(entry)
