@@ -59,8 +59,8 @@ class Trainer:
     for any code that keeps its data in model and loss: each example is computed by itself, and both are put
     back between examples. Assumed, and said in the guarantee: data set, ``collate_fn``, ``augment`` (which
     is given one example at a time with ``examples="alone"``) and loops of one's own treat each example by
-    itself; nothing keeps examples in globals, files, other threads or memory that PyTorch does not see, or takes its
-    dispatcher apart.
+    itself; nothing computes with examples in other threads, keeps them in globals, files or memory that
+    PyTorch does not see, or takes its dispatcher apart.
 
     Under ``torchrun`` the same lines train one model in several processes, with the same guarantee and one
     charge: :mod:`tacit.training.distributed`. A model under FSDP2 is taken as it is.
