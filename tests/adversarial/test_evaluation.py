@@ -191,7 +191,6 @@ MIXING = {
 def test_models_that_mix_rows_are_asked_one_row_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MIXING[name]
     assert parts_with_products(model) is None
-    monkeypatch.setattr(alone, "_AT_A_TIME", 32)
     outlier, y = np.vstack([X[:100], np.full(WIDTH, 1e3)]), Y[:101]
     assert max(moved(model, outlier, y, row) for row in (0, 100)) <= 1
     at_once(monkeypatch)
