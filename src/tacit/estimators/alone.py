@@ -184,7 +184,7 @@ def called(model: Any, method: str, X: Any, read: Read, shape: tuple[int, int]) 
 
 
 def one_by_one(model: Any, rows: int, width: int, ask: Callable[[Any, int], Float64 | None]) -> Float64:
-    """What ``ask(model, i)`` says of each row i, every one of them asked of a copy of its own of the model."""
+    """What ``ask(model, i)`` says of each row i, every one of them asked of a copy of the model."""
     found = np.full((rows, width), np.nan)
     another, back = _copies_of(model), _generators()
     for i in range(rows):
@@ -206,13 +206,13 @@ def _copies_of(model: Any) -> Callable[[], Any]:
 
 def _generators() -> Callable[[], None]:
     """What puts the generators that a process shares back to where they are now."""
-    plain, arrays = random.getstate(), np.random.get_state()
+    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = getattr(sys.modules.get("torch"), "random", None)
     tensors = None if torch is None else torch.get_rng_state()
 
     def back() -> None:
         random.setstate(plain)
-        np.random.set_state(arrays)
+        np.random.set_state(arrays)  # noqa: NPY002
         if torch is not None:
             torch.set_rng_state(tensors)
 
@@ -250,7 +250,11 @@ def _libraries() -> Any:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Whatever a model warns of depends on rows; sums by several threads depend on who comes first."""
+    """Whatever a model warns of depends on rows; sums by several threads depend on who comes first.
+
+    How many random numbers it draws from the generators of the process does not show afterwards.
+    """
+    back = _generators()
     with (
         np.errstate(all="ignore"),
         special.errstate(all="ignore"),
@@ -259,7 +263,10 @@ def silence() -> Iterator[None]:
         _libraries().limit(limits=1, user_api="blas"),
     ):
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        finally:
+            back()
 
 
 def _public_rows(rows: int, columns: int) -> Iterator[Float64]:

@@ -131,7 +131,8 @@ def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
         if products:
             found.append(value)
         return _walked_parts(value, found, seen)
-    return kind.__module__.startswith("sklearn.") and _of_a_library(kind) and _walked_parts(value, found, seen)
+    known = kind.__module__.startswith("sklearn.") and _of_a_library(kind)
+    return known and _walked_parts(value, found, seen)
 
 
 def _walked_parts(value: Any, found: list[Any], seen: set[int]) -> bool:
