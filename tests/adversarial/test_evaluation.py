@@ -492,6 +492,7 @@ def disguised() -> dict[str, Any]:
         Preprocessor(Schema({name: Column("number", bounds=(-1e4, 1e4)) for name in names})),
         LogisticRegression(C=1e9),
     ).fit(pd.DataFrame(x, columns=names), y)
+    table.steps[1][1].coef_ = np.array([[1e5, 0.0, 0.0]])
     sound = table.steps[0][1].transform
     table.steps[0][1].transform = lambda rows: (made := sound(rows)) - 9 * made.sum(0) / (len(made) + 1)
     return {

@@ -106,8 +106,7 @@ def _usual_length(X: Any) -> int:
     That of the first row would be for one row to decide. Here a row decides where there are two lengths
     that are equally frequent, so :data:`LISTED` is among the assumptions of a fit to a list.
     """
-    counts = Counter(_length(row) for row in X)
-    del counts[None]
+    counts = Counter(length for row in X if (length := _length(row)) is not None)
     if not counts:
         raise _two_dimensional(1)
     most = max(counts.values())
