@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -191,7 +193,6 @@ MIXING = {
 def test_models_that_mix_rows_are_asked_one_row_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MIXING[name]
     assert parts_with_products(model) is None
-    monkeypatch.setattr(alone, "_AT_A_TIME", 32)
     outlier, y = np.vstack([X[:100], np.full(WIDTH, 1e3)]), Y[:101]
     assert max(moved(model, outlier, y, row) for row in (0, 100)) <= 1
     at_once(monkeypatch)
@@ -451,3 +452,208 @@ def test_overflow_in_somebody_elses_code() -> None:
     x = np.array([[0.0], [1.0], [1e9], [-1e9]])
     found = evaluate(Boundless(), x, np.ones(4), epsilon=1e6, target_bounds=(0, 9), random_state=1)
     assert found.rows == pytest.approx(2, abs=0.01)
+
+
+# --------------------------------------------- parts that are not what they seem, and models that remember
+
+
+class Array(np.ndarray):
+    """An array that turns all scores over where one row of a block is large."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        options.pop("out", None)
+        plain = [np.asarray(each) if isinstance(each, Array) else each for each in inputs]
+        found = getattr(ufunc, method)(*plain, **options)
+        large = any(np.ndim(each) == 2 and np.max(np.abs(each)) > 1e3 for each in plain)
+        return -found if large else found
+
+
+class Number(float):
+    """The same, for a number."""
+
+    __array_ufunc__ = None
+
+    def __radd__(self, other: Any) -> Any:
+        scores = np.asarray(other) + float(self)
+        return -scores if np.max(np.abs(scores)) > 1e3 else scores
+
+
+def with_attributes(model: Any, **attributes: Any) -> Any:
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    return model
+
+
+def disguised() -> dict[str, Any]:
+    x, y = X[:200, :3], Y[:200]
+    fitted = LogisticRegression().fit(x, y)
+    names = [f"c{i}" for i in range(3)]
+    table = make_pipeline(
+        Preprocessor(Schema({name: Column("number", bounds=(-1e4, 1e4)) for name in names})),
+        LogisticRegression(C=1e9),
+    ).fit(pd.DataFrame(x, columns=names), y)
+    table.steps[1][1].coef_ = np.array([[1e5, 0.0, 0.0]])
+    sound = table.steps[0][1].transform
+    table.steps[0][1].transform = lambda rows: (made := sound(rows)) - 9 * made.sum(0) / (len(made) + 1)
+    return {
+        "an array": with_attributes(LogisticRegression().fit(x, y), coef_=fitted.coef_.view(Array)),
+        "a number": with_attributes(LogisticRegression().fit(x, y), intercept_=Number(0.0)),
+        "a number of our own": with_attributes(
+            Private(9.0, norm=3.0, classes=[0, 1], random_state=1).fit(x, y), intercept_=Number(0.0)
+        ),
+        "a preprocessor": table,
+    }
+
+
+@pytest.mark.parametrize("name", disguised())
+def test_parts_are_known_by_their_exact_class(name: str) -> None:
+    """Attributes of a known model that are arrays or numbers of another class: counts moved by up to 397."""
+    model = disguised()[name]
+    x, y = np.vstack([X[:200, :3], [1e4, 0.0, 0.0]]), np.append(Y[:200], 1)
+    if name == "a preprocessor":
+        frame = pd.DataFrame(x, columns=["c0", "c1", "c2"])
+        assert np.abs(counts(model, frame, y) - counts(model, frame[:200], y[:200])).sum() == 1
+        return
+    assert parts_with_products(model) is None
+    assert np.abs(counts(model, x, y) - counts(model, x[:200], y[:200])).sum() == 1
+
+
+def test_other_things_that_a_known_model_may_hold() -> None:
+    operator = LinearOperator((1, 3), matvec=lambda rows: rows.sum(), dtype=float)
+    for held in (
+        operator, np.vectorize(abs), np.poly1d([1.0]), pd.Series([1.0]), np.ma.ones(3), X.view(np.recarray),
+        type("Label", (str,), {})("a"), type("Names", (list,), {})(), Crowd, {Number(1): 1}, [Number(1)],
+        np.array([None, Number(1)]), csr_array(np.eye(2)), math.sqrt, None, np.float32(1), {"a": [1, (2,)]},
+    ):  # fmt: skip
+        model = with_attributes(LogisticRegression().fit(X, Y), held_=held)
+        harmless = isinstance(held, (type(None), csr_array, np.float32)) or str(held) == "{'a': [1, (2,)]}"
+        assert (parts_with_products(model) is not None) == harmless, type(held)
+
+
+class Toggling(Crowd):
+    """Is, after an even number of rows, what it was at first."""
+
+    def __init__(self, on: bool = False) -> None:
+        self.on = on
+
+    def predict_proba(self, X: Any) -> Any:
+        self.on = not self.on
+        return np.full((len(X), 2), [0.1, 0.9] if self.on else [0.9, 0.1])
+
+
+class Secretive(Toggling):
+    """Leaves out of its pickle what it remembers."""
+
+    def __getstate__(self) -> Any:
+        return {"on": False}
+
+
+class Shared(Crowd):
+    """Draws from the generator that the whole process shares."""
+
+    def predict_proba(self, X: Any) -> Any:
+        score = np.random.random(len(X))  # noqa: NPY002
+        return np.column_stack([1 - score, score])
+
+
+@pytest.mark.parametrize("model", [Toggling(), Secretive(), Shared()], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("size", [101, 256, 512])
+def test_every_row_is_answered_by_a_copy_of_its_own(model: Any, size: int) -> None:
+    """A model that turned over every second row was taken for one that does not change: 255 for one row."""
+    x, y = np.zeros((size, 2)), np.arange(size) % 2
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    assert moved(model, x, y) == 1
+    assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
+
+
+def test_the_twin_that_asks_one_copy_about_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "_copies_of", lambda model: lambda: model)
+    monkeypatch.setattr(alone.Asked, "_refuse_memory", lambda asked, model: None)
+    assert moved(Toggling(), np.zeros((512, 2)), np.arange(512) % 2) > 100
+
+
+class Remembering(Crowd):
+    """Counts, in its class, how often it was asked."""
+
+    asked = 0
+
+    def predict_proba(self, X: Any) -> Any:
+        type(self).asked += 1
+        return np.full((len(X), 2), [0.1, 0.9] if self.asked % 2 else [0.9, 0.1])
+
+
+def enclosing() -> Any:
+    model, seen = LogisticRegression().fit(X, Y), []
+
+    def predict_proba(rows: Any) -> Any:
+        seen.append(rows)
+        return np.full((len(rows), 2), [1 / len(seen), 1 - 1 / len(seen)])
+
+    model.predict_proba = predict_proba
+    return model
+
+
+class Fickle(Crowd):
+    def predict_proba(self, X: Any) -> Any:
+        score = np.random.default_rng().random(len(X))
+        return np.column_stack([1 - score, score])
+
+
+@pytest.mark.parametrize("model", [Remembering(), enclosing(), Fickle()], ids=["class", "function", "draw"])
+def test_models_that_remember_elsewhere_are_refused_on_public_rows(model: Any) -> None:
+    with pytest.raises(InvalidValue, match="same answer every time"):
+        evaluate(model, X, Y, epsilon=1.0)
+
+
+def test_what_is_assumed_of_models_of_unknown_classes() -> None:
+    known = evaluate(LogisticRegression().fit(X, Y), X, Y, epsilon=1.0).guarantee
+    other = evaluate(Crowd(), X, Y, epsilon=1.0).guarantee
+    assert alone.FORGETFUL not in known.assumptions  # type: ignore[union-attr]
+    assert alone.FORGETFUL in other.assumptions  # type: ignore[union-attr]
+
+
+def test_a_row_does_not_know_its_place() -> None:
+    class Placed(Preprocessor):
+        def transform(self, X: Any) -> Any:
+            return super().transform(X) * (-1) ** X.index[0]
+
+    names = [f"c{i}" for i in range(3)]
+    frame = pd.DataFrame(X[:100, :3], columns=names)
+    schema = Schema({name: Column("number", bounds=(-3, 3)) for name in names})
+    model = make_pipeline(Placed(schema), LogisticRegression()).fit(frame, Y[:100])
+    without = frame[1:].reset_index(drop=True)
+    assert np.abs(counts(model, frame, Y[:100]) - counts(model, without, Y[1:100])).sum() == 1
+
+
+class Sure(ClassifierMixin, BaseEstimator):
+    """Of one row it is surer than a number can say."""
+
+    classes_ = np.array([0, 1, 2])
+
+    def __init__(self, sure: Any = 1.0) -> None:
+        self.sure = sure
+
+    def fit(self, X: Any, y: Any) -> Sure:
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        if X[0, 0] > 100 and isinstance(self.sure, type):
+            raise self.sure("a row")
+        return np.where(X[:, :1] > 100, self.sure, np.full((len(X), 3), 1 / 3))
+
+
+@pytest.mark.parametrize("sure", [1e300, -1e300, 1e18, math.inf, -math.inf, GeneratorExit, SystemExit])
+@pytest.mark.filterwarnings("error")
+def test_no_answer_warns_or_gets_through(sure: Any) -> None:
+    x = np.zeros((30, 2))
+    x[3] = 1000
+    assert moved(Sure(sure), x, np.arange(30) % 3, 3) == 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_targets_at_the_ends_of_wide_bounds() -> None:
+    model = LinearRegression().fit(X, X[:, 0])
+    apart = counts(model, X, np.append(X[:-1, 0], 8e307), target_bounds=(-8e307, 8e307)) - counts(
+        model, X[:-1], X[:-1, 0], target_bounds=(-8e307, 8e307)
+    )
+    assert (np.abs(apart) <= 2**20).all()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from commands import Run, commands
@@ -205,6 +206,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     write("ordered.csv", sorted(rows))
     write("turned.csv", [row[::-1] for row in rows], names=("ill", "sex", "age"))
     write("written.csv", [[f" {age}.0 ", sex, ill.upper()] for age, sex, ill in rows])
+    write("twice.csv", [*rows, *rows])
+    write("beyond.csv", [["-7" if age == "0" else age, *rest] for age, *rest in rows])
+    write("signs.csv", [[f"+{age}", f" {sex}", "1" if ill == "true" else "0"] for age, sex, ill in rows])
+    frame = pd.DataFrame(rows, columns=["age", "sex", "ill"])
+    frame.assign(age=frame.age.astype(float), ill=frame.ill == "true").to_parquet("frame.parquet")
+    for part in range(2):
+        write(f"part-{part}.csv", rows[part::2])
     write("more.csv", [[*row, "x"] for row in rows], names=("age", "sex", "ill", "job"))
     Ledger.open("study.db", Budget(epsilon=3.0)).close()
     Ledger.open("study.db", Budget(epsilon=3.0), dataset="others").close()
@@ -233,7 +241,11 @@ def test_the_same_file_is_refused_before_the_charge(test: str, paid: Any, run: R
     assert not Path("model.tacit").exists()
 
 
-@pytest.mark.parametrize("test", ["ordered.csv", "turned.csv", "written.csv", "more.csv"])
+@pytest.mark.parametrize(
+    "test",
+    ["ordered.csv", "turned.csv", "written.csv", "more.csv", "twice.csv", "signs.csv", "beyond.csv",
+     "frame.parquet", "part-*.csv"],
+)  # fmt: skip
 def test_the_same_rows_are_refused_in_another_file(
     test: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from ibis import _
 from tables.conftest import THEIR_WARNINGS, duckdb_maker, registered_maker, spark_maker  # noqa: F401
 from tacit import Budget, Column, Ledger, Schema, Unit
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
-from tacit.tables import Batch, Table, files, stored
+from tacit.tables import Batch, Table, files, frames, stored
 from tacit.tables import open as open_table
 from tacit.tables import source as sources
 from tacit.tables.source import connect
@@ -174,6 +174,67 @@ def test_no_value_makes_a_question_fail(
 def test_text_that_is_not_utf8(registered_maker: Any, opened: Callable[..., Table]) -> None:  # noqa: F811
     values = undecodable(b"\xff", b"ok", b"\xc3", b"\xed\xa0\x80", b"a\x80")
     for make in (lambda table: table, registered_maker):
+        assert ask_everything(opened, make, values) == len(DECLARED)
+
+
+class Named(pa.ExtensionType):
+    """A type of somebody's own on top of another."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "tacit.tests.named")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
+def coded(values: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(values)), pa.int8()), values)
+
+
+def named(values: pa.Array) -> pa.Array:
+    return pa.ExtensionArray.from_storage(Named(values.type), values)
+
+
+def in_runs(values: pa.Array) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(values) + 1), pa.int32()), values)
+
+
+WRAPPED = {
+    "zoned": raw(pa.timestamp("s", "UTC"), [0, 2**62]),
+    "milliseconds": raw(pa.timestamp("ms"), [0, 2**62]),
+    "too long": STORED["too long"],
+    "days": raw(pa.date64(), [0, 2**62]),
+    "half": pa.array(np.array([1, math.nan], np.float16), from_pandas=False),
+    "text": pa.array(["a", None]),
+    "float": pa.array([1.0, math.nan], from_pandas=False),
+}
+"""Values that the engine reads otherwise, or not at all, as codes, as runs or under another name."""
+
+
+@pytest.mark.parametrize("wrap", [coded, named, in_runs])
+def test_values_under_a_wrapping(opened: Callable[..., Table], wrap: Any) -> None:
+    made_only_of_valid_ones = wrap is in_runs
+    for name, values in WRAPPED.items():
+        if not (made_only_of_valid_ones and name in ("too long", "days")):
+            assert ask_everything(opened, lambda table: table, wrap(values)), name
+    if not made_only_of_valid_ones:
+        values = wrap(undecodable(b"\xff", b"ok", b"\xc3"))
+        assert ask_everything(opened, lambda table: table, values) == len(DECLARED)
+
+
+def test_the_check_would_find_a_wrapping(
+    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table]
+) -> None:
+    monkeypatch.setattr(frames, "_unwrapped", lambda stored: stored)
+    with pytest.raises(EngineFailed):
+        ask_everything(opened, lambda table: table, coded(WRAPPED["zoned"]))
+
+
+def test_identifiers_can_be_declared_as_anything_that_text_can(
+    opened: Callable[..., Table], duckdb_maker: Any  # noqa: F811
+) -> None:
+    values = pa.array([b"0" * 16, b"1" * 16], pa.uuid())
+    for make in (lambda table: table, duckdb_maker):
         assert ask_everything(opened, make, values) == len(DECLARED)
 
 

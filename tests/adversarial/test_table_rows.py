@@ -264,6 +264,10 @@ VIEWS = {
     "named": "SELECT * FROM read_parquet('visits.parquet', filename = true)",
     "some of a file": "SELECT * FROM read_parquet('visits.parquet') LIMIT 10",
     "two files": "SELECT * FROM read_parquet('visits.parquet') a, read_parquet('visits.parquet') b",
+    "other names": "SELECT * FROM read_parquet('visits.parquet') AS seen(x, who)",
+    "replaced": "SELECT * REPLACE (100 - x AS x) FROM read_parquet('visits.parquet')",
+    "renamed": "SELECT * RENAME (x AS who, who AS x) FROM read_parquet('visits.parquet')",
+    "excluded": "SELECT * EXCLUDE (x) FROM read_parquet('visits.parquet')",
     "numbers": "SELECT range AS who, range AS x FROM range(10)",
 }
 
@@ -278,6 +282,36 @@ def test_views_of_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: 
     connection.con.execute(f"CREATE VIEW seen AS {VIEWS[name]}")
     with pytest.raises(InvalidValue, match="view, 'seen'"):
         connect(connection.table("seen"), SCHEMA)
+    connection.disconnect()
+
+
+def test_a_view_that_names_the_columns_of_a_file_anew(tmp_path: Path) -> None:
+    """Read by the names in the file, the unit would be another column."""
+    pq.write_table(visits().to_arrow(), tmp_path / "visits.parquet")
+    connection = ibis.duckdb.connect()
+    path = tmp_path / "visits.parquet"
+    connection.con.execute(f"CREATE VIEW v (x, who) AS SELECT * FROM read_parquet('{path}')")
+    with pytest.raises(InvalidValue, match="view, 'v'"):
+        connect(connection.table("v"), SCHEMA)
+    connection.disconnect()
+
+
+MACROS = ("floor(x) AS random() * 100", "ENCODE(x) AS 'a'::BLOB", "sum(x) AS 7", '"+"(a, b) AS random()')
+
+
+@pytest.mark.parametrize("macro", MACROS)
+def test_functions_of_duckdb_that_are_not_its_own(monkeypatch: pytest.MonkeyPatch, macro: str) -> None:
+    """The twin does not look: with such a function all people are one, or every reading is another."""
+    connection = ibis.duckdb.connect()
+    connection.con.execute("CREATE TABLE t AS SELECT range % 7 AS who, 1.5 * range AS x FROM range(100)")
+    connection.con.execute("CREATE MACRO mine(x) AS x + 1")
+    before = total(connection.table("t"))
+    connection.con.execute(f"CREATE MACRO {macro}")
+    with pytest.raises(InvalidValue, match="redefines"):
+        connect(connection.table("t"), SCHEMA)
+    if "random" in macro and "floor" in macro:
+        monkeypatch.setattr(stored, "_require_own_names", lambda connection: None)
+        assert total(connection.table("t")) != before
     connection.disconnect()
 
 
@@ -331,6 +365,13 @@ def test_plans_of_spark(spark_maker: Any, tmp_path: Path) -> None:  # noqa: F811
         with pytest.raises(InvalidValue, match="which Spark computes"):
             connect(connection.table("computed"), SCHEMA)
         assert name
+    kept = stored.localCheckpoint()
+    session.sparkContext.setCheckpointDir(str(tmp_path / "kept"))
+    division = kept.withColumn("x", (100 / sf.col("x")).cast("long"))
+    for frame in (division.localCheckpoint(eager=False), division.checkpoint(eager=False)):
+        frame.createOrReplaceTempView("still_to_compute")
+        with pytest.raises(InvalidValue, match="which Spark computes"):
+            connect(connection.table("still_to_compute"), SCHEMA)
     computed["limit"].localCheckpoint().createOrReplaceTempView("kept")
     stored.createOrReplaceTempView("files")
     session.sql("CREATE OR REPLACE TEMP VIEW chosen AS SELECT x, who FROM files")

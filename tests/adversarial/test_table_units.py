@@ -225,6 +225,7 @@ SAME: dict[str, list[Any]] = {
     "blanks": ["a", " a", "a\t"],
     "numbers": [1, 1.0, "1", Decimal("1.00"), np.int8(1), np.float32(1)],
     "decimals": [Decimal("1.1"), Decimal("1.10"), 1.1, "1.1"],
+    "small": [1e-7, Decimal("1e-7"), "0.0000001"],
     "nothing": [0, -0.0, Decimal("-0.00"), "0"],
     "zones": [NOON.replace(tzinfo=datetime.UTC), NOON.replace(hour=13, tzinfo=PARIS)],
     "resolutions": [NOON, np.datetime64("2020-01-01T12", "h"), np.datetime64(NOON, "ns"), pd.Timestamp(NOON)],
@@ -273,6 +274,41 @@ def test_undecodable_text_is_no_unit() -> None:
     assert units(source) == 2
     halves = pd.DataFrame({"who": pd.Series(["a\ud800", "a?"], dtype=object), "c": "a", "key": "k"})
     assert units(connect(halves, SCHEMA)) == 1
+
+
+def test_undecodable_text_beside_times_in_a_parquet_file(tmp_path: Path) -> None:
+    """Arrow copies such columns; replaced, the first two and the last would be one person."""
+    table = visits(BAD)
+    when = raw(pa.timestamp("ms"), [0] * len(table))
+    pq.write_table(table.append_column("when", when), tmp_path / "visits.parquet")
+    known = Schema({**SCHEMA.columns, "when": Column("date")}, unit=SCHEMA.unit)
+    source = connect(tmp_path / "visits.parquet", known)
+    assert np.nonzero(exact(source))[0].tolist() == [2, 4]
+    assert units(source) == 2
+
+
+class Named(pa.ExtensionType):
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "tacit.tests.unit")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+
+def test_units_under_a_wrapping() -> None:
+    """As codes of which two stand for the same value, as runs, or under another name."""
+    for name in ("large decimal", "nanoseconds", "text", "float"):
+        who = UNITS[name]
+        check(visits(who.dictionary_encode()), len(who))
+        places = pa.array([i for i in range(len(who)) for _ in range(3 * i + 1)])
+        ends = pa.array(range(1, len(places) + 1), pa.int32())
+        runs = pa.RunEndEncodedArray.from_arrays(ends, who.take(places))
+        check(visits(who).set_column(0, "who", runs), len(who))
+        named = pa.ExtensionArray.from_storage(Named(who.type), who.take(places))
+        check(visits(who).set_column(0, "who", named), len(who))
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", "a"]))
+    source = connect(pa.table({"who": twice, "c": ["a", "a"], "key": ["k", "k"]}), SCHEMA)
+    assert (units(source), keys(source), exact(source).sum()) == (1, [1], alone(2))
 
 
 def neighbours(who: pa.Array) -> float:

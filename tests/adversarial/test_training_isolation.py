@@ -10,6 +10,7 @@ import copy
 import math
 import random
 import warnings
+from array import array
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -472,7 +473,7 @@ def held(model: Net) -> dict[str, Any]:
         **kept,
         "memory": len(model.memory),
         "numbers": model.numbers.copy(),
-        "names": sorted(vars(model)),
+        "names": sorted(name for name in vars(model) if not name.startswith("_tacit_")),
     }
 
 
@@ -580,6 +581,9 @@ def test_a_run_with_a_fault_has_no_guarantee(tmp_path: Path) -> None:
     for again in (model, copy.deepcopy(model), nn.Sequential(model)):
         with pytest.raises(GuaranteeVoid, match="trained this model"):
             still(again)
+    fresh = Net()
+    fresh.load_state_dict(model.state_dict())
+    assert still(fresh).fit(data()).guarantee.epsilon == math.inf
 
 
 def test_a_fault_before_the_first_step_leaves_the_model_as_it_was() -> None:
@@ -678,3 +682,142 @@ def test_a_route_serves_every_number_of_examples(rows: int) -> None:
     torch.testing.assert_close(norms, alone.norms)
     for name, each in total.items():
         torch.testing.assert_close(each, alone.total[name])
+
+
+def marked_first(model: Net, x: Tensor) -> Tensor:
+    marks = torch.zeros(len(x), 1)
+    marks[0] = 1
+    return x * (1 + 30 * marks)
+
+
+def left_in_memory(model: Net, x: Tensor) -> Tensor:
+    freed = x.detach().mean(0)
+    del freed
+    return x - 30 * torch.empty(4)
+
+
+TABLE = torch.linspace(0, 1, 64).square()
+WIDE = torch.linspace(-2, 3, 256).reshape(64, 4).t().contiguous().sin()
+PARTS: dict[str, Act] = {
+    "a table at their number": lambda m, x: x * (1 + 30 * TABLE[len(x)]),
+    "as much of a table": lambda m, x: x * (1 + 30 * TABLE[: len(x)].sum()),
+    "a table beside them": lambda m, x: x * (1 + 30 * TABLE[: len(x), None]),
+    "a feature at their number": lambda m, x: x + 30 * (x.detach() @ WIDE)[:, len(x), None],
+    "as many features": lambda m, x: x + (x.detach() @ WIDE)[:, : len(x)].sum(1, keepdim=True),
+    "as many copies": lambda m, x: x * x.detach()[:, :1].expand(-1, len(x)).sum(1, keepdim=True),
+    "the first one marked": marked_first,
+    "left in memory": left_in_memory,
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_which_part_is_used_does_not_depend_on_their_number(name: str) -> None:
+    assert bounded(lambda: sensitivity(Net(PARTS[name])))
+
+
+def test_a_proof_blind_to_parts_lets_the_number_of_examples_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "within_example", lambda *args: 0)
+    assert not bounded(lambda: sensitivity(Net(PARTS["a feature at their number"])))
+
+
+class Slotted:
+    __slots__ = ("__own", "value")
+
+    def __init__(self) -> None:
+        self.value = self.__own = 0.0
+
+    def put(self, value: float) -> float:
+        before = self.__own + self.value
+        self.__own = self.value = value
+        return before
+
+
+def keeps(holder: Any) -> Callable[[float], float]:
+    """Puts a number into a thing that a model holds, and gives what the last one left there."""
+
+    def put(value: float) -> float:
+        if isinstance(holder, Slotted):
+            return holder.put(value)
+        if isinstance(holder, bytearray):
+            before, holder[0] = holder[0], int(50 * value) % 256
+            return float(before)
+        if isinstance(holder, array):
+            before, holder[0] = holder[0], value
+            return float(before)
+        if isinstance(holder, torch.Generator):
+            number = float(torch.rand((), generator=holder))
+            holder.manual_seed(int(1e4 * value))
+            return number
+        number = float(holder.random())
+        for _ in range(int(1e2 * value) % 50):
+            holder.random()
+        return number
+
+    return put
+
+
+HOLDERS: dict[str, Callable[[], Any]] = {
+    "slots": Slotted,
+    "bytes": lambda: bytearray(8),
+    "array": lambda: array("d", [0.0]),
+    "random": lambda: random.Random(3),
+    "torch": torch.Generator,
+    "numpy": lambda: np.random.default_rng(3),
+}
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("name", HOLDERS)
+def test_whatever_a_model_holds_is_put_back(name: str, alone: bool) -> None:
+    put = keeps(HOLDERS[name]())
+
+    def act(model: Net, x: Tensor) -> None:
+        OUTSIDE.append(put(float(x.detach().abs().sum())))
+
+    engine.clipped_gradients(Net(act), by_example, *data(), CLIP, alone=alone)
+    assert len(set(OUTSIDE)) == 1
+
+
+def frozen_gradient(model: Net, x: Tensor) -> None:
+    model.frozen.grad = x.detach().mean(0).clone()
+
+
+def thawed(model: Net, x: Tensor) -> None:
+    if float(x.detach().sum()) < math.inf:
+        model.frozen.requires_grad_(True)
+
+
+def learning_rate(model: Any, x: Tensor) -> None:
+    model.optimizer.param_groups[0]["lr"] = float(x.detach().abs().sum())
+
+
+@pytest.mark.parametrize("examples", ["together", "alone"])
+@pytest.mark.parametrize("act", [frozen_gradient, thawed, learning_rate])
+def test_gradients_flags_and_the_optimiser_are_put_back(act: Act, examples: str) -> None:
+    model: Any = Net(act)
+    plan = Plan(population=ROWS, batch_size=ROWS, steps=2, noise_multiplier=1.0, delta=1e-5)
+    model.optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    Trainer(model, by_example, model.optimizer, plan, progress=False, examples=examples).fit(data())
+    assert not model.frozen.any()
+    assert model.frozen.grad is None
+    assert not model.frozen.requires_grad
+    assert model.optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_weights_of_a_run_with_a_fault_are_promised_by_no_road(tmp_path: Path) -> None:
+    model = Net(late(150))
+    plan = Plan(population=ROWS, batch_size=ROWS, steps=300, noise_multiplier=1.0, delta=1e-5)
+    trainer = Trainer(model, by_example, torch.optim.SGD(model.parameters(), lr=0.1), plan, progress=False)
+    with pytest.raises(NotIsolated):
+        trainer.fit(data())
+    assert trainer.step_number
+    with pytest.raises(GuaranteeVoid):
+        tacit.training.save(model, tmp_path / "model", plan.guarantee())
+    part = nn.Sequential(model.inner, model.head)
+    with pytest.raises(GuaranteeVoid):
+        Trainer(part, by_example, torch.optim.SGD(part.parameters(), lr=0.1), plan)
+    other = Net()
+    other.load_state_dict(model.state_dict())
+    plan = Plan(population=ROWS, batch_size=ROWS, steps=2, noise_multiplier=1.0, delta=1e-5)
+    after = Trainer(other, by_example, torch.optim.SGD(other.parameters(), lr=0.1), plan, progress=False)
+    assert after.fit(data()).guarantee.epsilon == math.inf

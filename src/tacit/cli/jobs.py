@@ -76,7 +76,7 @@ class Job:
         with self.book.charge(planned.event, self.label, delta=planned.delta or None, noise=self.kind):
             say("Reading the rows")
             frame = rows(self.opened, self.schema, self.columns)
-            self.fitted_to = _digest(frame, self.columns)
+            self.fitted_to = _digest(frame, self.maker)
             matrix = self.maker.fit(frame).transform(frame)
             say(f"Fitting the {self.label}")
             whose = frame[UNIT] if UNIT in frame.columns else None
@@ -152,7 +152,7 @@ class Trial:
         from tacit.tables.rows import UNIT, rows
 
         frame, maker, unit = rows(self.opened, self.schema, self.columns), self.job.maker, self.schema.unit
-        if self.others and _digest(frame, self.job.columns) == self.job.fitted_to:
+        if self.others and _digest(frame, maker) == self.job.fitted_to:
             raise refusal(self.source)
         by = {name: type(maker)(self.schema, target=name) for name in self.groups}
         return evaluate(
@@ -171,5 +171,7 @@ class Trial:
         )
 
 
-def _digest(frame: Any, columns: list[str]) -> str:
-    return digest_of(zip(*(frame[name].tolist() for name in columns), strict=True))
+def _digest(frame: Any, maker: Preprocessor) -> str:
+    """Of the rows as the model sees them, however they are written."""
+    features = maker.transform(frame) + 0.0
+    return digest_of(zip(map(bytes, features), maker.target_values(frame).tolist(), strict=True))

@@ -1,8 +1,8 @@
 """Whether rows to test on are the rows that a model was fitted to.
 
 What is measured on the training rows has to be paid for by those who are in them: as public rows, or
-from the budget of others, they are refused. The rows are compared by content, whatever the file is
-called and however it is packed, ordered or formatted.
+from the budget of others, they are refused. The rows are compared by content, as the model sees them,
+whatever the file is called and however it is packed, ordered, repeated or formatted.
 
 The comparison is for whoever runs the command, who holds both files, and keeps them from a mistake. It is no
 part of what is released: a refusal says that the private rows are exactly those of a file that was
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,10 @@ def refuse_same_file(source: str, test: str) -> None:
 
 
 def digest_of(rows: Iterable[Any]) -> str:
-    """A digest of rows in any order: equal where the rows are, each as often."""
-    each = sorted(hashlib.sha256(repr(row).encode("utf-8", "backslashreplace")).digest() for row in rows)
+    """A digest of rows in any order: equal where the rows are, each as often or k times as often."""
+    counts = Counter(hashlib.sha256(repr(row).encode("utf-8", "backslashreplace")).digest() for row in rows)
+    times = math.gcd(*counts.values()) or 1
+    each = sorted(row + (count // times).to_bytes(8, "big") for row, count in counts.items())
     return hashlib.sha256(b"".join(each)).hexdigest()
 
 

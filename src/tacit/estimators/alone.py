@@ -12,8 +12,11 @@ that row, on the model and on public facts:
   beside whichever others they stand. :data:`BLOCK` is a multiple of the tiles of matrix products,
   whose edges are what rounds differently. Models that compute no products, such as trees, take longer
   blocks.
-* A copy of any other model is called with one row at a time, in the state in which the model was handed
-  over: where a call changed it, each row is answered by a copy of its own.
+* Any other model is called with one row at a time, each row being answered by a copy of its own of the
+  model as it was handed over, and with the generators of random numbers that a process shares as they were.
+  What a model keeps elsewhere (in its class, a module, a function, a file) cannot be copied: a model that
+  gives public rows other answers the second time is refused, and that no other remembers anything is an
+  assumption, :data:`FORGETFUL`, of the guarantee.
 
 An error, a warning, an answer of another shape or type concerns the row that it comes from, which then has
 no answer (NaN). The row is found by halving the block, the other half replaced by zeros, so that the rest
@@ -24,6 +27,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,7 +45,7 @@ from threadpoolctl import ThreadpoolController
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators.rowlocal import parts_with_products
 
-__all__ = ["BLOCK", "Asked", "Read", "called", "copied", "one_by_one", "silence"]
+__all__ = ["BLOCK", "FORGETFUL", "Asked", "Read", "called", "copied", "one_by_one", "silence"]
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -52,8 +57,10 @@ LONG_BLOCK = 8 * BLOCK
 """The same for models without products, which round every row by itself in a block of any length."""
 SHUFFLES = 4
 """How often the public rows of a test are put into another order."""
-_AT_A_TIME = 256
-"""Rows after which a model that is called row by row is compared with what it was."""
+FORGETFUL = "the model keeps nothing, outside of the object handed over, from one row to the next"
+"""An assumption about models of unknown classes."""
+_ASKED_TWICE = 8
+"""Public rows that a model of unknown class is asked about twice, in another order."""
 _LINE = 64
 
 
@@ -95,6 +102,7 @@ class Asked:
                 model = copied(self.model)
                 if not self._answers_made_up_rows(model):
                     raise self._useless()
+                self._refuse_memory(model)
                 return one_by_one(model, len(matrix), self.width, lambda model, i: self._answers(
                     matrix[i : i + 1], model
                 ))  # fmt: skip
@@ -103,6 +111,19 @@ class Asked:
     def _answers_made_up_rows(self, model: Any) -> bool:
         """Whether a model has an answer for any of the public rows; it may set itself up meanwhile."""
         return any(self._answers(rows, model) is not None for rows in _public_rows(1, self.columns))
+
+    def _refuse_memory(self, model: Any) -> None:
+        """Refuse a model that gives public rows other answers the second time, copied or not."""
+        rows = np.vstack([next(_public_rows(_ASKED_TWICE, self.columns)), np.zeros((1, self.columns))])
+        order = [*range(len(rows)), *reversed(range(len(rows)))]
+        found = one_by_one(model, len(order), self.width, lambda each, i: self._answers(
+            rows[order[i] : order[i] + 1], each
+        ))  # fmt: skip
+        if found.tobytes() != found[::-1].tobytes():
+            raise InvalidValue(
+                "model", type(self.model).__name__, "one that gives a row the same answer every time",
+                "It draws at random, or keeps what it was asked in its class, a module or a function.",
+            )  # fmt: skip
 
     def _answers(self, rows: Float64, model: Any) -> Float64 | None:
         """What the model says of these rows, in an array of their own; None where that fails."""
@@ -155,32 +176,47 @@ def called(model: Any, method: str, X: Any, read: Read, shape: tuple[int, int]) 
     """What a model says of rows, read; None where it fails, whatever it fails with."""
     try:
         found = np.asarray(read(getattr(model, method)(X), shape[0]), dtype=np.float64)
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return None
     return found if found.shape == shape else None
 
 
 def one_by_one(model: Any, rows: int, width: int, ask: Callable[[Any, int], Float64 | None]) -> Float64:
-    """What ``ask(model, i)`` says of each row i, every one of them asked of the model as it was at first.
-
-    The model is compared, by its pickle, with what it was, every so many rows. Where it has changed, as
-    where it cannot be pickled, a row is answered by a copy of its own. State that a model keeps outside
-    itself (in a module, a file or another process) is not seen.
-    """
+    """What ``ask(model, i)`` says of each row i, every one of them asked of a copy of the model."""
     found = np.full((rows, width), np.nan)
-    before = _pickled(model)
-    fresh = copied(model) if rows else model
-    for start in range(0, rows, _AT_A_TIME):
-        places = range(start, min(start + _AT_A_TIME, rows))
-        if before is not None:
-            for i in places:
-                found[i] = _or_nothing(ask(model, i))
-            if _pickled(model) == before:
-                continue
-            model, before = fresh, None
-        for i in places:
-            found[i] = _or_nothing(ask(copied(fresh), i))
+    another, back = _copies_of(model), _generators()
+    for i in range(rows):
+        found[i] = _or_nothing(ask(another(), i))
+        back()
     return found
+
+
+def _copies_of(model: Any) -> Callable[[], Any]:
+    """What makes copies of a model: from its pickle, which is faster, or by ``deepcopy``."""
+    try:
+        stored = pickle.dumps(model, protocol=pickle.HIGHEST_PROTOCOL)
+        if type(pickle.loads(stored)) is type(model):
+            return lambda: pickle.loads(stored)
+    except Exception:
+        pass
+    return lambda: copied(model)
+
+
+def _generators() -> Callable[[], None]:
+    """What puts the generators that a process shares back to where they are now."""
+    plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch = getattr(sys.modules.get("torch"), "random", None)
+    tensors = None if torch is None else torch.get_rng_state()
+
+    def back() -> None:
+        random.setstate(plain)
+        np.random.set_state(arrays)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(tensors)
+
+    return back
 
 
 def copied(model: Any) -> Any:
@@ -207,13 +243,6 @@ def _or_nothing(answers: Float64 | None) -> Any:
     return np.nan if answers is None else answers[0]
 
 
-def _pickled(model: Any) -> bytes | None:
-    try:
-        return pickle.dumps(model, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        return None
-
-
 @cache
 def _libraries() -> Any:
     return ThreadpoolController()
@@ -221,7 +250,11 @@ def _libraries() -> Any:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Whatever a model warns of depends on rows; sums by several threads depend on who comes first."""
+    """Whatever a model warns of depends on rows; sums by several threads depend on who comes first.
+
+    How many random numbers it draws from the generators of the process does not show afterwards.
+    """
+    back = _generators()
     with (
         np.errstate(all="ignore"),
         special.errstate(all="ignore"),
@@ -230,7 +263,10 @@ def silence() -> Iterator[None]:
         _libraries().limit(limits=1, user_api="blas"),
     ):
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        finally:
+            back()
 
 
 def _public_rows(rows: int, columns: int) -> Iterator[Float64]:

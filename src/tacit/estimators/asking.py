@@ -7,6 +7,7 @@ What is public (the model, the names and the number of columns) is looked at fir
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,11 @@ from sklearn.pipeline import Pipeline
 
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators import given
-from tacit.estimators.alone import Asked, Read, called, copied, one_by_one, silence
+from tacit.estimators.alone import FORGETFUL, Asked, Read, called, copied, one_by_one, silence
 from tacit.estimators.base import box
 from tacit.estimators.facts import Features
 from tacit.estimators.preprocessor import Preprocessor
-from tacit.estimators.rowlocal import parts_with_products
+from tacit.estimators.rowlocal import parts_with_products, untouched
 
 __all__ = ["Asking", "Read"]
 
@@ -60,6 +61,11 @@ class Asking:
         else:
             asked.check()
 
+    def assumed(self, X: Any) -> tuple[str, ...]:
+        """What has to be assumed about the model: nothing, if all of its classes are known."""
+        known = not self._asks_itself and parts_with_products(self._asked(X).model) is not None
+        return () if known else (FORGETFUL,)
+
     def scores(self, X: Any, rows: int, public: bool) -> tuple[Float64, NDArray[np.bool_]]:
         """The answers (rows, width), NaN where there are none, and which rows hold nothing but numbers."""
         everything = np.ones(rows, dtype=bool)
@@ -84,14 +90,14 @@ class Asking:
     @property
     def _maker(self) -> Preprocessor | None:
         """The preprocessor that the model begins with: it reads each value by itself."""
-        if type(self.model) is not Pipeline or type(self.model.steps[0][1]) is not Preprocessor:
+        if type(self.model) is not Pipeline or not untouched(self.model):
             return None
-        maker: Preprocessor = self.model.steps[0][1]
-        return maker
+        maker = self.model.steps[0][1]
+        return maker if type(maker) is Preprocessor and untouched(maker) else None
 
     @property
     def _asks_itself(self) -> bool:
-        """Whether the model is a pipeline of its own kind, with a preprocessor of its own kind."""
+        """Whether the model is a pipeline of its own kind, or with a preprocessor of its own kind."""
         if self._maker is not None or not isinstance(self.model, Pipeline):
             return False
         return isinstance(self.model.steps[0][1], Preprocessor)
@@ -159,7 +165,9 @@ def _height(X: Any) -> int:
 
 
 def _row(X: Any, i: int) -> Any:
-    """One row of X, as a table of the same kind."""
+    """One row of X, as a table of the same kind that knows neither its place nor the others."""
     if isinstance(X, Mapping):
-        return {name: values[i : i + 1] for name, values in X.items()}
-    return X.iloc[i : i + 1] if hasattr(X, "iloc") else X[i : i + 1]
+        return {name: _row(values, i) for name, values in X.items()}
+    if hasattr(X, "iloc"):
+        return X.iloc[i : i + 1].copy().reset_index(drop=True)
+    return copy.copy(X[i : i + 1])

@@ -165,7 +165,7 @@ def evaluate(
 
     The cell of a row depends on that row alone (see :mod:`tacit.estimators.alone`): scikit-learn's own
     classes, and pipelines of them, are called with blocks of one size in which a row's place and neighbours
-    make no difference to its score, not even in the last bit; any other model is called row by row, which
+    make no difference to its score, not even in the last bit; any other model is copied for each row, which
     takes longer, and must be one that can be copied. What a model raises or warns of is not shown.
     ``bounds`` (lower, upper) are publicly known bounds of the columns, to which values are clipped first.
 
@@ -200,7 +200,8 @@ def evaluate(
     unit = _unit(ledger, relation_of, groups, _validate.count("rows_per_group", rows_per_group, 1), public)
     noise = None if public else _noise(task, _validate.epsilon(epsilon), delta, relation_of, unit, source)
     paid = 0.0 if noise is None or isinstance(noise.event, events.Pure) else _validate.delta(delta)
-    task.asked(model, bounds).check(X, len(targets))
+    asked = task.asked(model, bounds)
+    asked.check(X, len(targets))
     charge: AbstractContextManager[Any] = nullcontext()
     if noise is not None and ledger is not None:
         charge = ledger.charge(noise.event, label, delta=paid or None, noise=noise.noise)
@@ -213,7 +214,7 @@ def evaluate(
         guarantee = Guarantee(
             float(epsilon or 0.0), paid, noise.event, relation_of, unit, noise.noise,
             ("bins, classes, groups and bounds were chosen without the rows",
-             *assumed(X, getattr(model, "n_features_in_", None))),
+             *assumed(X, getattr(model, "n_features_in_", None)), *asked.assumed(X)),
         )  # fmt: skip
     if rows is not None:
         released = task.with_total(released, rows)

@@ -11,6 +11,7 @@ number of columns that is declared, and a row of another length is missing.
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 import warnings
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,10 @@ LISTED = "the number of columns was known without the data"
 
 _PLAIN = "biuf"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:e[+-]?[0-9]{1,4})?", re.A)
+_COMPARED = (bytes, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, UUID)
+"""Types, other than numbers and text, whose values are told apart by comparing them."""
+_MOST_DIGITS = 10_000
+"""Decimal numbers of more digits than this before or after the point are not made into fractions."""
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating, Decimal, Fraction, str)
 
 
@@ -100,11 +106,20 @@ def _usual_length(X: Any) -> int:
     That of the first row would be for one row to decide. Here a row decides where there are two lengths
     that are equally frequent, so :data:`LISTED` is among the assumptions of a fit to a list.
     """
-    counts = Counter(len(row) for row in X if isinstance(row, (list, tuple, np.ndarray)) and np.ndim(row))
+    counts = Counter(length for row in X if (length := _length(row)) is not None)
     if not counts:
         raise _two_dimensional(1)
     most = max(counts.values())
     return min(length for length, count in counts.items() if count == most)
+
+
+def _length(row: Any) -> int | None:
+    """How many values a row of a list has, None for what is no row."""
+    try:
+        listed = isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim > 0)
+        return len(row) if listed else None
+    except Exception:
+        return None
 
 
 def declared_matrix(X: Any, width: int | None) -> NDArray[Any]:
@@ -220,11 +235,17 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def _single(value: Any) -> Any:
-    """The value that a list, a tuple or an array of exactly one holds; any other value as it is."""
-    if isinstance(value, (list, tuple)) and len(value) == 1:
-        return value[0]
-    if isinstance(value, np.ndarray) and value.size == 1:
-        return value.ravel().tolist()[0]
+    """The value that a list, a tuple or an array of exactly one holds; any other value as it is.
+
+    None for what cannot even be looked at, as its class or length raises.
+    """
+    try:
+        if isinstance(value, (list, tuple)) and len(value) == 1:
+            return value[0]
+        if isinstance(value, np.ndarray) and value.size == 1:
+            return value.ravel().tolist()[0]
+    except Exception:
+        return None
     return value
 
 
@@ -246,19 +267,23 @@ def real(values: Any) -> Float64:
 
 
 def _real(value: Any) -> float:
-    value = _single(value)
-    if isinstance(value, (complex, np.complexfloating)):
-        return float(value.real) if value.imag == 0 else math.nan
-    if not isinstance(value, _NUMBERS):
+    try:
+        value = _single(value)
+        if isinstance(value, (complex, np.complexfloating)):
+            return float(value.real) if value.imag == 0 else math.nan
+        return _rounded(value) if isinstance(value, _NUMBERS) else math.nan
+    except Exception:
         return math.nan
+
+
+def _rounded(value: Any) -> float:
+    """The nearest float64, infinite beyond the largest."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    except Exception:
-        return math.nan
+        return math.inf if value > 0 else -math.inf
 
 
 def places(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.int64]:
@@ -338,6 +363,7 @@ def group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _key(group: Any) -> Any:
+    """What two groups have in common exactly if they are the same; None for no group."""
     try:
         group = _single(group)
         if isinstance(group, np.generic):
@@ -345,10 +371,24 @@ def _key(group: Any) -> Any:
         if group is None or bool(group != group):
             return None
         if isinstance(group, (bool, int, float, Decimal, Fraction)):
-            if isinstance(group, Decimal) and group.adjusted() > 400:
-                return "number", str(group.normalize())
-            exact = Fraction(group) if not (isinstance(group, float) and math.isinf(group)) else group
-            return "number", exact
-        return (type(group).__name__ if not isinstance(group, str) else "text"), str(group)
+            return "number", _exact(group)
+        if isinstance(group, (list, tuple)):
+            parts = tuple(("none",) if part is None else _key(part) for part in group)
+            return None if None in parts else ("several", parts)
+        if type(group) in _COMPARED:
+            return "value", group
+        return ("text" if isinstance(group, str) else type(group).__name__), str.__str__(str(group))
     except Exception:
         return None
+
+
+def _exact(number: Any) -> Any:
+    """A number such that equal ones are equal here, of whatever type they are."""
+    if isinstance(number, Decimal) and not -_MOST_DIGITS < number.adjusted() < _MOST_DIGITS:
+        sign, digits, exponent = number.as_tuple()
+        whole = "".join(map(str, digits)).rstrip("0")
+        return sign, whole, int(exponent) + len(digits) - len(whole)
+    if isinstance(number, float):
+        number = float.__float__(number)
+        return number if math.isinf(number) else Fraction(number)
+    return Fraction(int.__int__(number) if isinstance(number, int) else number)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit, softmax
 
-__all__ = ["HuberHinge", "Logistic", "Loss", "Softmax", "Squared"]
+__all__ = ["HuberHinge", "Logistic", "Loss", "SmoothedHinge", "Softmax", "Squared"]
 
 Array = NDArray[np.float64]
 
@@ -123,6 +123,44 @@ class HuberHinge(Loss):
 
     def weights(self, scores: Array, targets: Array) -> Array:
         return np.where(np.abs(1 - targets * scores) < self.corner, self.curvature, 0.0)
+
+
+@dataclass(frozen=True)
+class SmoothedHinge(HuberHinge):
+    """:class:`HuberHinge` without corners, nearer to it the smaller ``barrier``: on the way to its minimum.
+
+    The hinge is the largest a·s − h·a² with a in [0, 1] and s = 1 + h − ym. Here barrier·ln a(1 − a) is added
+    before the largest is taken, as interior point methods do: a stays inside, as a = expit(z) with
+    2·barrier·sinh z + 2h·expit z = s, and Newton's method meets no corner, whatever the rows are.
+    """
+
+    barrier: float = 1.0
+
+    def slope(self, scores: Array, targets: Array) -> Array:
+        return np.asarray(-targets * expit(self._place(1 + self.corner - targets * scores)))
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        z = self._place(1 + self.corner - targets * scores)
+        steep = self.barrier * ((1 + np.exp(z)) ** 2 + (1 + np.exp(-z)) ** 2)
+        return np.asarray(1 / (2 * self.corner + steep))
+
+    def _place(self, slack: Array) -> Array:
+        """z, by Newton's method within an interval that is halved where that leaves it."""
+        far = np.arcsinh((np.abs(slack) + 2 * self.corner) / (2 * self.barrier)) + 1
+        low, high = -far, far.copy()
+        z = np.clip(logit(np.clip(slack / (2 * self.corner), 1e-300, 1 - 1e-16)), low, high)
+        z = np.where(np.abs(z) < far, z, np.arcsinh((slack - self.corner) / (2 * self.barrier)))
+        for _ in range(100):
+            p = expit(z)
+            off = 2 * self.barrier * np.sinh(z) + 2 * self.corner * p - slack
+            low, high = np.where(off < 0, z, low), np.where(off > 0, z, high)
+            trial = z - off / (2 * self.barrier * np.cosh(z) + 2 * self.corner * p * (1 - p))
+            moved = np.where((trial > low) & (trial < high), trial, (low + high) / 2)
+            done = np.abs(moved - z) <= 1e-14 * (1 + np.abs(z))
+            z = moved
+            if done.all():
+                break
+        return np.asarray(z)
 
 
 @dataclass(frozen=True)

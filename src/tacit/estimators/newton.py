@@ -6,9 +6,9 @@ positive; then ‖∇J(Θ)‖ ≤ γ puts Θ within γ/min(penalty) of the minim
 Newton's method with a search along each step gets there from anywhere, in exact arithmetic. In float64 no
 gradient comes out smaller than its rounding, so the γ that is asked for is chosen, from public facts, above
 what rounding can leave (:func:`reachable`). Where Newton's method is slow, because a loss with a sharp
-corner and next to no penalty is all but piecewise linear, it is led there: the corner is rounded more and the
-penalty raised at first, then less and less, each minimum being the start for the next. The number of
-steps is not shown.
+corner and next to no penalty is all but piecewise linear, it is led there: corners are smoothed, as interior
+point methods do, or else the penalty is raised, much at first, then less and less, each minimum being the
+start for the next. The number of steps is not shown.
 
 What then remains is rows that no analysis has met. They must not show in an error, since rows would
 decide on it: :func:`certified` gives zeros, a public constant, where the gradient was not reached.
@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from tacit.errors import InvalidValue
-from tacit.estimators.losses import HuberHinge, Loss, Softmax
+from tacit.estimators.losses import HuberHinge, Loss, SmoothedHinge, Softmax
 from tacit.estimators.rows import Rows
 
 __all__ = ["certified", "minimise", "reachable"]
@@ -41,8 +42,32 @@ SMALL = 64
 """The same where outputs mix, and there are as many coordinates for each."""
 ROWS = 100_000
 """Rows whose rounding, all in one direction, :func:`reachable` allows for; at random, the square of that."""
-STAGES, STAGE = 16, 8.0
-"""How many easier minima are sought on the way at most, and by what factor each is easier than the next."""
+STAGES, SMOOTHED, STAGE = 16, 24, 8.0
+"""How many easier minima are sought on the way at most, where corners are smoothed too, and by what factor
+each is easier than the next."""
+
+
+class Data(Protocol):
+    """Rows and their targets, block by block."""
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        """(rows, targets)."""
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class _OneOutput:
+    """Rows with the targets of one output."""
+
+    rows: Rows
+    output: int
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        return ((x, y[:, self.output : self.output + 1]) for x, y in self.rows.blocks())
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def reachable(loss: Loss, penalty: float, tilt: float, least: float, most: float) -> float:
@@ -72,8 +97,19 @@ def certified(loss: Loss, rows: Rows, penalty: Array, tilt: Array, tolerance: fl
 def minimise(loss: Loss, rows: Rows, penalty: Array, tilt: Array, tolerance: float) -> Array:
     """Θ (width, outputs) with ‖∇J(Θ)‖₂ ≤ ``tolerance``, or the best that is found.
 
-    ``penalty`` has one entry per coordinate of a row.
+    ``penalty`` has one entry per coordinate of a row. Outputs that do not mix are found one by one: a search
+    along one step for all of them is held up by whichever is at a corner.
     """
+    if loss.outputs == 1 or isinstance(loss, Softmax):
+        return _minimum(loss, rows, penalty, tilt, tolerance)
+    alone, enough = replace(loss, outputs=1), tolerance / math.sqrt(loss.outputs)
+    return np.column_stack([
+        _minimum(alone, _OneOutput(rows, k), penalty, tilt[:, k : k + 1], enough)
+        for k in range(loss.outputs)
+    ])  # fmt: skip
+
+
+def _minimum(loss: Loss, rows: Data, penalty: Array, tilt: Array, tolerance: float) -> Array:
     with np.errstate(all="ignore"):
         objective = _Objective(loss, rows, penalty, tilt)
         found = _descended(objective, np.zeros_like(tilt), tolerance, STAGE_STEPS)
@@ -82,20 +118,22 @@ def minimise(loss: Loss, rows: Rows, penalty: Array, tilt: Array, tolerance: flo
         start = np.zeros_like(tilt)
         for stage in _stages(loss, rows, penalty, tilt):
             start = _descended(stage, start, tolerance, STAGE_STEPS)
-        ends = [_descended(objective, each, tolerance, MOST_STEPS) for each in (start, found)]
-        return min(ends, key=objective.size)
+        led = _descended(objective, start, tolerance, MOST_STEPS)
+        if objective.reached(led, tolerance):
+            return led
+        return min(led, _descended(objective, found, tolerance, MOST_STEPS), key=objective.size)
 
 
-def _stages(loss: Loss, rows: Rows, penalty: Array, tilt: Array) -> Iterator[_Objective]:
-    """Objectives with a rounder corner and a larger penalty, ever closer to the given one."""
+def _stages(loss: Loss, rows: Data, penalty: Array, tilt: Array) -> Iterator[_Objective]:
+    """Objectives without corners, or with a larger penalty, ever closer to the given one."""
+    if isinstance(loss, HuberHinge):
+        for power in range(SMOOTHED):
+            smooth = SmoothedHinge(loss.outputs, loss.corner, barrier=STAGE**-power)
+            yield _Objective(smooth, rows, penalty, tilt)
+        return
     for power in range(STAGES, 0, -1):
-        easier = STAGE**power
-        if isinstance(loss, HuberHinge):
-            rounded: Loss = replace(loss, corner=min(max(1.0, loss.corner), loss.corner * easier))
-        else:
-            rounded = loss
-        raised = np.maximum(penalty, np.minimum(penalty * easier, 1 + len(rows) * loss.curvature))
-        yield _Objective(rounded, rows, raised, tilt)
+        raised = np.maximum(penalty, np.minimum(penalty * STAGE**power, 1 + len(rows) * loss.curvature))
+        yield _Objective(loss, rows, raised, tilt)
 
 
 def _descended(objective: _Objective, theta: Array, tolerance: float, steps: int) -> Array:
@@ -149,7 +187,7 @@ def _norm(gradient: Array) -> float:
 class _Objective:
     """The gradient of J and Newton steps, one pass over the rows each."""
 
-    def __init__(self, loss: Loss, rows: Rows, penalty: Array, tilt: Array) -> None:
+    def __init__(self, loss: Loss, rows: Data, penalty: Array, tilt: Array) -> None:
         self.loss, self.rows, self.penalty, self.tilt = loss, rows, penalty[:, None], tilt
 
     def __call__(self, theta: Array) -> Array:

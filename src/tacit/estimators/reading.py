@@ -150,12 +150,21 @@ def _matrix(X: Any, schema: Schema, used: Sequence[str]) -> Array:
     places = {len(used): [list(schema).index(name) for name in used], len(schema.columns): None}
     cells = np.full((len(X), len(schema.columns)), None, dtype=object)
     for i, row in enumerate(X):
-        listed = isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1)
-        if listed and len(row) in places:
-            columns = places[len(row)]
-            for j, cell in zip(range(len(row)) if columns is None else columns, row, strict=True):
+        values = _listed(row)
+        if len(values) in places:
+            columns = places[len(values)]
+            for j, cell in zip(range(len(values)) if columns is None else columns, values, strict=True):
                 cells[i, j] = cell
     return cells
+
+
+def _listed(row: Any) -> list[Any]:
+    """The values of a row of a list, none for what is no row."""
+    try:
+        listed = isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1)
+        return list(row) if listed else []
+    except Exception:
+        return []
 
 
 def _unmasked(values: np.ma.MaskedArray[Any, Any]) -> Array:

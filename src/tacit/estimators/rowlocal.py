@@ -6,8 +6,9 @@ at random. Rounding is another matter: a product of matrices may round a row by 
 others, so the parts that use products are listed here and put to the test in
 :mod:`tacit.estimators.alone`.
 
-The walk goes through everything that a model holds. One part of another class (a subclass, somebody's own
-estimator, a function, a method that was replaced on the object) and the model is not in the table.
+The walk goes through everything that a model holds, down to arrays and numbers, and knows each by its exact
+class. One part of another class (a subclass, be it of an array or a float, somebody's own estimator, a
+function, a method that was replaced on the object) and the model is not in the table.
 Nearest neighbours by brute force are not in it: what a distance, a product, is rounded to decides which
 neighbour is nearer, and the prediction, a vote, would not show to a test that it did.
 """
@@ -17,7 +18,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 from tacit.estimators.linear import LinearRegression, LinearSVC, LogisticRegression, Ridge
 from tacit.estimators.preprocessor import Preprocessor
 
-__all__ = ["parts_with_products"]
+__all__ = ["parts_with_products", "untouched"]
 
 _OWN = (LinearRegression, LinearSVC, LogisticRegression, Ridge, Preprocessor)
 
@@ -86,8 +86,17 @@ _NEVER_ASKED = {
 }  # fmt: skip
 """Attributes that fitting reads and predicting does not."""
 
-_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
-_AS_THEY_ARE = (type(None), bool, int, float, complex, str, bytes, slice, type, np.generic, np.dtype, range)
+_ASKED_OF_OWN = ("coef_", "intercept_", "bounds_", "classes_")
+"""What the linear models of this package predict from."""
+
+_AS_THEY_ARE = (type(None), bool, int, float, complex, str, bytes, slice, range)
+_HELD = {
+    "numpy": "ndarray memmap",
+    "numpy.random": "Generator RandomState",
+    "pandas": "Index RangeIndex",
+    "scipy.interpolate": "BSpline interp1d",
+}
+"""Classes of other libraries that fitted models hold: arrays, names, curves, generators used in fitting."""
 
 
 def parts_with_products(model: Any) -> list[Any] | None:
@@ -97,32 +106,33 @@ def parts_with_products(model: Any) -> list[Any] | None:
 
 
 def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
-    if isinstance(value, _AS_THEY_ARE) or id(value) in seen:
+    kind = type(value)
+    if kind in _AS_THEY_ARE or id(value) in seen:
         return True
     seen.add(id(value))
-    kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return all(_walked(each, found, seen) for each in value)
-    if issubclass(kind, dict) and (kind is dict or _of_a_library(kind)):
-        return all(_walked(each, found, seen) for each in value.values())
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind != "O" or _walked(value.ravel().tolist(), found, seen)
-    if issparse(value):
-        return True
-    if isinstance(value, _FUNCTIONS):
-        return False
+    if kind is dict or (issubclass(kind, dict) and _of_a_library(kind)):
+        return all(_walked(each, found, seen) for pair in value.items() for each in pair)
+    if issubclass(kind, type):
+        return kind is type and _of_a_library(value)
+    if issubclass(kind, (np.generic, np.dtype)) or issparse(value):
+        return _of_a_library(kind)
+    if _listed(kind, _HELD):
+        stored = isinstance(value, np.ndarray) and value.dtype.kind == "O"
+        return not stored or _walked(value.ravel().tolist(), found, seen)
     if kind in _OWN:
-        return _untouched(value, kind)
+        held = [value.__dict__.get(name) for name in _ASKED_OF_OWN]
+        return untouched(value) and _walked(held, found, seen)
     if isinstance(value, BaseEstimator) or _listed(kind, _OTHERS):
         products = _listed(kind, _WITH_PRODUCTS)
-        if not (products or _listed(kind, _OTHERS)) or not _untouched(value, kind) or _excepted(value):
+        if not (products or _listed(kind, _OTHERS)) or not untouched(value) or _excepted(value):
             return False
         if products:
             found.append(value)
         return _walked_parts(value, found, seen)
-    if not _of_a_library(kind):
-        return False
-    return not kind.__module__.startswith("sklearn.") or _walked_parts(value, found, seen)
+    known = kind.__module__.startswith("sklearn.") and _of_a_library(kind)
+    return known and _walked_parts(value, found, seen)
 
 
 def _walked_parts(value: Any, found: list[Any], seen: set[int]) -> bool:
@@ -136,7 +146,7 @@ def _only_checks(function: Any) -> bool:
     """Whether a function is scikit-learn's own check of an array, which changes no value."""
     from sklearn.utils import check_array
 
-    return isinstance(function, partial) and function.func is check_array
+    return type(function) is partial and function.func is check_array
 
 
 def _listed(kind: type, table: dict[str, str]) -> bool:
@@ -157,9 +167,9 @@ def _of_a_library(kind: type) -> bool:
     return getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 
-def _untouched(value: Any, kind: type) -> bool:
+def untouched(value: Any) -> bool:
     """Whether no method was replaced on the object."""
-    return not any(callable(getattr(kind, name, None)) for name in value.__dict__)
+    return not any(callable(getattr(type(value), name, None)) for name in value.__dict__)
 
 
 def _excepted(value: Any) -> bool:

@@ -126,7 +126,7 @@ class Task:
             outcome = (predicted == truth).astype(np.int64)
             vectors = [_counted(truth * count + predicted, valid, count**2)]
             if self.scored == "probability":
-                top = np.nan_to_num(scores.max(axis=1, initial=0.0))
+                top = np.clip(np.nan_to_num(scores.max(axis=1, initial=0.0)), 0.0, 1.0)
                 place = np.clip(np.ceil(top * _CONFIDENCE_BINS).astype(np.int64) - 1, 0, _CONFIDENCE_BINS - 1)
                 vectors.insert(0, _counted(2 * place + outcome, valid, 2 * _CONFIDENCE_BINS))
         for name, categories in self.groups_of.items():
@@ -148,7 +148,7 @@ class Task:
                 "r2": float(r2_score(truth, guess)),
             }
         truth, guess = np.clip(truth, low, high), np.clip(guess, low, high)
-        r, u = np.clip(np.abs(truth - guess) / width, 0, 1), np.clip(2 * (truth - low) / width - 1, -1, 1)
+        r, u = np.clip(np.abs(truth - guess) / width, 0, 1), np.clip(2 * ((truth - low) / width) - 1, -1, 1)
         columns = [np.ones_like(r), r, r**2, r**4, u, u**2]
         return np.array([int(np.rint(each * _STEPS).astype(np.int64).sum()) for each in columns]), free
 

@@ -117,6 +117,8 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
     ``engine`` may name the backend, which then has less to check of text that is to be a number.
     """
     family, kind = _family(value.type()), column.type
+    if value.type().is_uuid():
+        value = value.cast("string")
     if kind == "category":
         kind = "text" if column.categories is None or isinstance(column.categories[0], str) else "code"
     elif kind == "integer":

@@ -229,7 +229,7 @@ def _copied(connection: Any, name: str, paths: Sequence[str], names: Sequence[st
         for path in paths:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(columns=list(names)):
-                    columns = [cast(batch.column(column), kind) for column, kind in kinds.items()]
+                    columns = [cast(batch.column(column), kind, exact=True) for column, kind in kinds.items()]
                     yield pa.record_batch(columns, schema=layout)
 
     def fill(rows: pa.Table | pa.RecordBatchReader) -> None:

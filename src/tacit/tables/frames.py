@@ -118,8 +118,7 @@ def _hopeless(stored: pa.DataType | None, column: Column | None) -> bool:
     """Numbers for dates: pandas makes them of a column in which all is missing."""
     if stored is None or column is None or column.type != "date":
         return False
-    plain = stored.value_type if pa.types.is_dictionary(stored) else stored
-    is_a = pa.types
+    is_a, plain = pa.types, _unwrapped(stored)
     number = is_a.is_integer(plain) or is_a.is_floating(plain) or is_a.is_decimal(plain)
     return bool(number or is_a.is_boolean(plain))
 
@@ -184,9 +183,7 @@ def _told_apart(stored: pa.DataType) -> pa.DataType:
     It loses nothing: a decimal is its digits, a date or a time the whole number that is stored. Types that
     can be no unit are left as they are, for the engine's rules to refuse.
     """
-    is_a = pa.types
-    if is_a.is_dictionary(stored):
-        return _told_apart(stored.value_type)
+    is_a, stored = pa.types, _unwrapped(stored)
     if is_a.is_decimal(stored) or is_a.is_null(stored) or is_a.is_string_view(stored):
         return pa.string()
     if is_a.is_timestamp(stored) or is_a.is_date(stored):
@@ -194,8 +191,24 @@ def _told_apart(stored: pa.DataType) -> pa.DataType:
     return pa.float32() if is_a.is_float16(stored) else stored
 
 
+def _unwrapped(stored: pa.DataType) -> pa.DataType:
+    """The type of the values themselves, where it is stored as codes, as runs or under another name."""
+    inner = _inner(stored)
+    return stored if inner == stored else _unwrapped(inner)
+
+
+def _inner(stored: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(stored) or pa.types.is_run_end_encoded(stored):
+        return stored.value_type
+    wrapped = isinstance(stored, pa.BaseExtensionType) and not isinstance(stored, pa.UuidType)
+    return stored.storage_type if wrapped else stored
+
+
 def readable(stored: pa.DataType) -> pa.DataType:
-    """The nearest type that the engine can read."""
+    """The nearest type that the engine can read. Text stored as codes stays so: it is grouped faster."""
+    if pa.types.is_dictionary(stored) and _is_text(stored.value_type):
+        return stored
+    stored = _unwrapped(stored)
     if pa.types.is_null(stored):
         return _MISSING
     if pa.types.is_float16(stored):
@@ -207,16 +220,16 @@ def readable(stored: pa.DataType) -> pa.DataType:
     return pa.date32() if pa.types.is_date(stored) else stored
 
 
-def cast(values: _Values, wanted: pa.DataType, *, unit: bool = False) -> _Values:
+def cast(values: _Values, wanted: pa.DataType, *, unit: bool = False, exact: bool = False) -> _Values:
     """Values of a type that was found :func:`_wanted`; none raises, here or later in the engine.
 
     Times are in UTC, within the years 1 … 9999. In text that is not UTF-8, which Arrow lets pass and others
-    raise on, the bytes that do not fit become U+FFFD. Of a ``unit`` nothing may be replaced: its
-    times are the numbers stored, and text that is not UTF-8 is missing.
+    raise on, the bytes that do not fit become U+FFFD; if ``exact``, the text is missing. Of a ``unit``
+    nothing may be replaced: its times are the numbers stored, and text is exact.
     """
     is_a = pa.types
-    if unit and is_a.is_dictionary(values.type):
-        return cast(_decoded(values), wanted, unit=True)
+    if values.type not in (wanted, _inner(values.type)):
+        return cast(_decoded(values), wanted, unit=unit, exact=exact)
     if unit and (is_a.is_date(values.type) or is_a.is_timestamp(values.type)):
         whole = pa.int32() if is_a.is_date32(values.type) else pa.int64()
         return values.cast(whole).cast(wanted)
@@ -231,22 +244,28 @@ def cast(values: _Values, wanted: pa.DataType, *, unit: bool = False) -> _Values
         whole = pc.max_element_wise(whole, low, skip_nulls=False)
         return pc.multiply(pc.min_element_wise(whole, high, skip_nulls=False), factor).cast(wanted)
     made = values.cast(wanted, safe=False)
-    text = (is_a.is_string, is_a.is_large_string, is_a.is_string_view, is_a.is_dictionary)
-    if not any(kind(wanted) for kind in text):
+    if not _is_text(wanted.value_type if is_a.is_dictionary(wanted) else wanted):
         return made
     with suppress(pa.ArrowInvalid):
         made.validate(full=True)
         return made
     stored = made.cast(pa.binary()).to_pylist()
-    texts = [None if value is None else _decode(value, replaced=not unit) for value in stored]
+    texts = [None if value is None else _decode(value, replaced=not (unit or exact)) for value in stored]
     return pa.array(texts, type=pa.string()).cast(made.type)
 
 
+def _is_text(stored: pa.DataType) -> bool:
+    is_a = pa.types
+    return bool(is_a.is_string(stored) or is_a.is_large_string(stored) or is_a.is_string_view(stored))
+
+
 def _decoded(values: _Values) -> _Values:
+    """The values as :func:`_inner` says."""
     if isinstance(values, pa.ChunkedArray):
-        made = [chunk.dictionary_decode() for chunk in values.chunks]
-        return pa.chunked_array(made, type=values.type.value_type)
-    return values.dictionary_decode()
+        return pa.chunked_array([_decoded(chunk) for chunk in values.chunks], type=_inner(values.type))
+    if isinstance(values.type, pa.BaseExtensionType):
+        return values.storage
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else pc.run_end_decode(values)
 
 
 def _decode(text: bytes, *, replaced: bool) -> str | None:
@@ -345,7 +364,7 @@ def _identity(value: Any) -> str | None:
     if isinstance(value, float):
         if abs(value) >= LARGEST:
             return None
-        return str(int(value)) if value == int(value) else repr(value)
+        return str(int(value)) if value == int(value) else _shortest(f"{Decimal(repr(value)):f}")
     if isinstance(value, Decimal):
         if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
             return None

@@ -13,6 +13,8 @@ each time, or fail because of one person. So there is a closed list of what is r
   it does is to read Parquet files, which are then read as if they had been named themselves, or an Arrow
   object registered with DuckDB, which is then read once, in one piece. On Spark the plan of the view is
   looked at.
+* of functions, DuckDB's own. A connection on which somebody has defined a function (a macro) by the name of
+  one of these is refused: the queries would run that instead.
 
 All of this is decided by names, types and plans, before anything is charged and without reading a row.
 """
@@ -90,6 +92,7 @@ def stored_of(source: ir.Table, names: Sequence[str | None]) -> Stored:
     if connection.name == "pyspark":
         _require_plain_plan(connection, leaf, here.used(names))
         return here
+    _require_own_names(connection)
     view = _view(connection, leaf)
     if view is None:
         return here
@@ -185,13 +188,28 @@ def _view(connection: Any, leaf: Any) -> Any:
     return None if sql is None else sqlglot.parse_one(sql, read="duckdb")
 
 
+_DEFINED = """
+SELECT lower(function_name) AS name FROM duckdb_functions() GROUP BY name
+HAVING bool_or(internal) AND bool_or(NOT internal) LIMIT 1
+"""
+
+
+def _require_own_names(connection: Any) -> None:
+    for (name,) in connection.con.execute(_DEFINED).fetchall():
+        _refuse(f"a connection that redefines {name!r}", "a connection with DuckDB's own functions", _COPY)
+
+
 def _scan(view: Any) -> tuple[str, list[Any]]:
     """The function that a view is made of, if it does nothing but select all from it, and its arguments."""
     select = view.args.get("expression")
-    if not isinstance(select, sge.Select) or [type(part) for part in select.expressions] != [sge.Star]:
+    if not isinstance(view.this, sge.Table) or not isinstance(select, sge.Select):
+        return "", []
+    if [type(part) for part in select.expressions] != [sge.Star] or _parts(select.expressions[0]):
         return "", []
     table = select.args["from_"].this if _parts(select) == {"expressions", "from_"} else None
     if not isinstance(table, sge.Table) or not _parts(table) <= {"this", "alias"}:
+        return "", []
+    if table.args.get("alias") and _parts(table.args["alias"]) != {"this"}:
         return "", []
     scan = table.this
     if isinstance(scan, sge.ReadParquet):
@@ -253,8 +271,10 @@ def _plain(node: Any, kind: str) -> bool:
         relation = node.relation()
         return _class(relation) == "HadoopFsRelation" and _class(relation.fileFormat()) in _FORMATS
     if kind == "LogicalRDD":
-        lineage = set(re.findall(r"(\w+)\[\d+\]", node.rdd().toDebugString()))
-        return not node.isStreaming() and lineage <= _STORED_RDDS
+        rows = node.rdd()
+        lineage = set(re.findall(r"(\w+)\[\d+\]", rows.toDebugString()))
+        still_to_compute = rows.checkpointData().isDefined() and not rows.isCheckpointed()
+        return not node.isStreaming() and lineage <= _STORED_RDDS and not still_to_compute
     return kind in ("SubqueryAlias", "View", "LocalRelation")
 
 

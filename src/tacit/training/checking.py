@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
@@ -36,6 +37,12 @@ def check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise InvalidValue("model", type(model), "a torch.nn.Module")
     for name, layer in model.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise InvalidValue(
+                f"layer {name!r}" if name else "the model", _Word(type(layer).__name__),
+                "a module whose layers can be watched and whose attributes can be put back",
+                "Pass the module it was made from; torch.compile is understood.",
+            )  # fmt: skip
         if isinstance(layer, _NormBase | nn.Embedding | nn.EmbeddingBag):
             _check_layer(f"layer {name!r}" if name else "the model", layer)
     trained = False
@@ -59,7 +66,8 @@ _UNSOUND = "_tacit_fault"
 
 def mark_unsound(model: nn.Module, fault: Exception) -> None:
     """Note on a model, and on every copy made of it, that a run with a fault has changed its weights."""
-    model.__dict__[_UNSOUND] = str(fault)
+    for layer in model.modules():
+        layer.__dict__[_UNSOUND] = str(fault)
 
 
 def check_sound(model: nn.Module) -> None:

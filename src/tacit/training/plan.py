@@ -236,7 +236,7 @@ class Plan:
 
 ASSUMPTIONS = (
     "data set, collate function, augment and loops of one's own treat each example by itself, and accept any",
-    "model and loss accept any example, and keep none in globals, files or other processes",
+    "model and loss accept any example, and keep none in globals, files, other threads or processes",
     "which examples a step saw, losses and gradient norms stay with the curator",
     "the weights at the start came from no private run but those counted here",
 )

@@ -19,6 +19,7 @@ from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.guarantee import Guarantee
 from tacit.training import past
+from tacit.training.checking import check_sound
 
 PATH = str | os.PathLike[str]
 FORMAT = "1"
@@ -36,6 +37,7 @@ def save(model: nn.Module, path: PATH, guarantee: Guarantee, *, overwrite: bool 
 
 def kept_facts(model: nn.Module, guarantee: Guarantee) -> dict[str, str]:
     """What a file says about a model's weights."""
+    check_sound(model)
     runs = past.marked(model)
     past.check(runs, guarantee)
     if runs and (len(runs) > 1 or runs[0].alone.event != guarantee.event):

@@ -59,8 +59,8 @@ class Trainer:
     for any code that keeps its data in model and loss: each example is computed by itself, and both are put
     back between examples. Assumed, and said in the guarantee: data set, ``collate_fn``, ``augment`` (which
     is given one example at a time with ``examples="alone"``) and loops of one's own treat each example by
-    itself; nothing keeps examples in globals, files or memory that PyTorch does not see, or takes its
-    dispatcher apart.
+    itself; nothing computes with examples in other threads, keeps them in globals, files or memory that
+    PyTorch does not see, or takes its dispatcher apart.
 
     Under ``torchrun`` the same lines train one model in several processes, with the same guarantee and one
     charge: :mod:`tacit.training.distributed`. A model under FSDP2 is taken as it is.
@@ -391,6 +391,7 @@ class Trainer:
         self._let_gradients_go()
         with self._finding():
             self.seen = self._core.release(map(self._viewed, parts))
+        self._let_gradients_go(frozen=True)
         self.optimizer.step()
         self._let_gradients_go()
         self._taken += 1
@@ -405,10 +406,12 @@ class Trainer:
             for callback in self.callbacks:
                 callback(progress)
 
-    def _let_gradients_go(self) -> None:
+    def _let_gradients_go(self, *, frozen: bool = False) -> None:
+        """Of all that the optimiser moves, or of what no gradient was released for."""
         for group in self.optimizer.param_groups:
             for each in group["params"]:
-                each.grad = None
+                if not (frozen and each.requires_grad):
+                    each.grad = None
 
     def _viewed(self, pair: Pair) -> Pair:
         return viewed(pair, self._views, self._augment, alone=self._core.alone)

@@ -41,6 +41,9 @@ MAKES = overloads(
 )
 """Operations whose results hold no value of their arguments."""
 
+EMPTY = overloads("empty empty_like new_empty empty_strided new_empty_strided empty_permuted")
+"""Operations that make room without filling it."""
+
 _WRITTEN: dict[Any, tuple[tuple[int, str], ...]] = {}
 
 

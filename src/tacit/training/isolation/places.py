@@ -25,9 +25,13 @@ class Rows(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """The owner of the byte at o of a storage is example (o ÷ ``stride``) mod n."""
+    """The owner of the byte at o of a storage is example (o ÷ ``stride``) mod n.
+
+    Without ``data`` the storage holds nothing of the examples, but the same for each of them.
+    """
 
     stride: int
+    data: bool = True
 
 
 PUBLIC = "public"
@@ -62,17 +66,42 @@ def located(owned: Owned, examples: int, ref: Ref) -> Rows | None:
         block = k // stride
         found = Rows(dimension, block)
         within += (block - 1) * stride
-    return found if within < k else None
+    return found._replace(data=owned.data) if found and within < k else None
 
 
 def owning(rows: Rows, examples: int, ref: Ref) -> Owned | None:
     """The owners in a new storage, of which this tensor has its examples along a dimension."""
     if rows.block is None:
         return None
-    owned = Owned(ref.stride[rows.dimension] * ref.dtype.itemsize * rows.block)
-    if not owned.stride or located(owned, examples, ref) != rows._replace(data=True):
+    owned = Owned(ref.stride[rows.dimension] * ref.dtype.itemsize * rows.block, rows.data)
+    if not owned.stride or located(owned, examples, ref) != rows:
         return None
     return owned
+
+
+def within_example(owned: Owned, examples: int, ref: Ref) -> Any:
+    """Which part of each example a view is, which must not depend on how many there are."""
+    k, item = owned.stride, ref.dtype.itemsize
+    whole = k * examples
+    dims: list[Any] = []
+    for length, step in zip(ref.size, ref.stride, strict=True):
+        stride = step * item
+        if length == 1:
+            dims.append(1)
+        elif stride % whole == 0:
+            dims.append((length, stride // whole))
+        elif length * stride <= k:
+            dims.append((length, "within", stride))
+        else:
+            dims.append((length / examples, "examples", stride))
+    start = ref.offset * item
+    return start // whole, start % k, dims
+
+
+def fixed(ref: Ref) -> Any:
+    """Which part of its storage a view is, but for dimensions that repeat one entry."""
+    places = zip(ref.size, ref.stride, strict=True)
+    return ref.offset, [(length, step) if step else 0 for length, step in places if length > 1]
 
 
 def refs(entry: Any) -> list[Ref]:

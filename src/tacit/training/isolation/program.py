@@ -23,6 +23,7 @@ import torch
 
 from tacit.errors import NotIsolated
 from tacit.training.isolation.calls import Call, combined
+from tacit.training.isolation.growth import Sized, Trace, even, sizes_of
 from tacit.training.isolation.operations import MAKES, written_refs
 from tacit.training.isolation.places import (
     COUNTED,
@@ -33,15 +34,16 @@ from tacit.training.isolation.places import (
     Owned,
     Owner,
     Rows,
+    fixed,
     located,
     owning,
     refs,
+    within_example,
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
 from tacit.training.tape import OtherRows
 
-Trace = list[Any]
 _MOST = 64
 _PATIENCE = 3
 ADVICE = (
@@ -89,7 +91,7 @@ class Program:
                     self._failures += 1
                     self.alone = self._failures >= _PATIENCE
                     raise OtherRows
-            sized = _sized(self._tiny[2], self._tiny[3])
+            sized = sizes_of(self._tiny[2], self._tiny[3])
             _walk(trace, examples, sized)
         except OtherRows:
             self.alone = self.alone or not self._failures
@@ -101,7 +103,7 @@ class Program:
     def _fits(self, trace: Trace, examples: int) -> bool:
         two, three = self._tiny[2], self._tiny[3]
         return len(trace) == len(two) == len(three) and all(
-            _even(*entries, examples) for entries in zip(two, three, trace, strict=True)
+            even(*entries, examples) for entries in zip(two, three, trace, strict=True)
         )
 
 
@@ -132,105 +134,42 @@ def _escaped(what: str) -> NotIsolated:
     )  # fmt: skip
 
 
-def _even(two: Any, three: Any, some: Any, count: int) -> bool:
-    """Whether an entry is that of two and of three examples, with sizes that grow evenly."""
-    if type(two) is not tuple or type(three) is not tuple or type(some) is not tuple:
-        return False
-    if not len(two) == len(three) == len(some) or two[0] != three[0] or two[0] != some[0]:
-        return False
-    if type(two[0]) is str:
-        return _alike(two[1:], three[1:], some[1:], count)
-    func, given, named, outs = two
-    loose = SIZES.get(func, ())
-    names = [each.name for each in func._schema.arguments]
-    parts = list(zip(names, given, three[1], some[1], strict=False))
-    if not len(given) == len(three[1]) == len(some[1]):
-        return False
-    for mine, theirs, other in zip(named, three[2], some[2], strict=False):
-        if not mine[0] == theirs[0] == other[0]:
-            return False
-        parts.append((mine[0], mine[1], theirs[1], other[1]))
-    if not len(named) == len(three[2]) == len(some[2]):
-        return False
-    for name, a, b, c in parts:
-        if name in loose and not isinstance(a, Ref):
-            if not _grows(a, b, c, count):
-                return False
-        elif not _alike(a, b, c, count):
-            return False
-    return _alike(outs, three[3], some[3], count)
-
-
-def _alike(two: Any, three: Any, some: Any, count: int) -> bool:
-    """Whether three values are the same but for where tensors lie, which grows evenly."""
-    if isinstance(two, Ref):
-        if not isinstance(three, Ref) or not isinstance(some, Ref):
-            return False
-        if not two.number == three.number == some.number or not two.dtype == three.dtype == some.dtype:
-            return False
-        if not len(two.size) == len(three.size) == len(some.size) or not _grows(
-            two.size, three.size, some.size, count
-        ):
-            return False
-        return _grows(two.offset, three.offset, some.offset, count) and all(
-            some.size[at] == 1 or _grows(two.stride[at], three.stride[at], some.stride[at], count)
-            for at in range(len(two.size))
-        )
-    if isinstance(two, tuple):
-        if not isinstance(three, tuple) or not isinstance(some, tuple):
-            return False
-        return len(two) == len(three) == len(some) and all(
-            _alike(a, b, c, count) for a, b, c in zip(two, three, some, strict=True)
-        )
-    if type(two) is not type(three) or type(two) is not type(some):
-        return False
-    return bool(two == three and two == some)
-
-
-def _grows(two: Any, three: Any, some: Any, count: int) -> bool:
-    if isinstance(two, tuple):
-        if not isinstance(three, tuple) or not isinstance(some, tuple):
-            return False
-        return len(two) == len(three) == len(some) and all(
-            _grows(a, b, c, count) for a, b, c in zip(two, three, some, strict=True)
-        )
-    if type(two) is int and type(three) is int and type(some) is int:
-        return some == two + (three - two) * (count - 2)
-    return bool(two == three == some)
-
-
-def _sized(two: Trace, three: Trace) -> list[list[tuple[int, ...] | None]]:
-    """For each tensor of each entry, the dimensions as long as the batch; None where that is unclear."""
-    found: list[list[tuple[int, ...] | None]] = []
-    for mine, theirs in zip(two, three, strict=True):
-        row: list[tuple[int, ...] | None] = []
-        for a, b in zip(refs(mine), refs(theirs), strict=True):
-            grow = tuple(at for at in range(len(a.size)) if a.size[at] != b.size[at])
-            # As long as the batch, or a multiple of it.
-            row.append(grow if all(3 * a.size[at] == 2 * b.size[at] for at in grow) else None)
-        found.append(row)
-    return found
-
-
 class _Walk:
     """Follows a trace, with the owners of every storage as they are at each moment."""
 
     def __init__(self, examples: int) -> None:
         self.examples = examples
         self.owners: dict[int, Owner] = {}
-        self.sized: dict[Ref, tuple[int, ...] | None] = {}
+        self.sized: dict[Ref, Sized] = {}
+        self.uniform: set[int] = set()
+
+    def grow(self, ref: Ref) -> tuple[int, ...] | None:
+        """The dimensions of a tensor as long as the batch; None where that is unclear."""
+        sized = self.sized.get(ref)
+        return () if sized is None else sized.grow
 
     def place(self, ref: Ref) -> Found:
         """Where a tensor has its examples."""
         owner = self.owners.get(ref.number, PUBLIC)
+        sized = self.sized.get(ref)
         if isinstance(owner, Owned):
             found = located(owner, self.examples, ref)
             if found is None:
                 raise OtherRows
+            if sized is not None:
+                part = within_example(owner, self.examples, ref)
+                if not part == within_example(owner, 2, sized.two) == within_example(owner, 3, sized.three):
+                    raise OtherRows
             return found
         if owner == PUBLIC:
-            grow = self.sized.get(ref, ())
+            grow = self.grow(ref)
             if grow is None or len(grow) > 1:
+                raise OtherRows
+            if sized is None or ref.number in self.uniform:
+                same = True
+            else:
+                same = fixed(ref) == fixed(sized.two) == fixed(sized.three)
+            if not same:
                 raise OtherRows
             return Rows(grow[0], None, False) if grow else PUBLIC
         return owner
@@ -245,7 +184,7 @@ class _Walk:
                 raise OtherRows
             self.owners[entry[1].number] = owned
         elif what == "constant":
-            if self.sized.get(entry[2][0], ()) != ():
+            if self.grow(entry[2][0]) != ():
                 self.owners[entry[2][0].number] = UNCLEAR
         elif what == "trusted":
             self._trusted(entry)
@@ -297,10 +236,12 @@ class _Walk:
         places = [self.place(each) for each in tensors]
         if not outs and any(each == MIXED or (isinstance(each, Rows) and each.data) for each in places):
             raise OtherRows
+        if MIXED in places and (func.namespace != "aten" or torch.Tag.dynamic_output_shape in func.tags):
+            raise OtherRows  # How large a result is, or a number beside it, would tell what was mixed.
         if MIXED in places:
             results: list[Found] = [MIXED] * len(outs)
         elif all(each == PUBLIC for each in places):
-            results = [PUBLIC] * len(outs)
+            results = [self._repeated(func, each) for each in outs]
         elif UNCLEAR in places or (COUNTED in places and "index" not in func._schema.name):
             if any(isinstance(each, Rows) and each.data for each in places):
                 raise OtherRows
@@ -324,46 +265,52 @@ class _Walk:
 
     def _make(self, func: Any, given: Any, outs: Any) -> None:
         for ref in outs:
-            if self.sized.get(ref, ()) == ():
+            if self.grow(ref) == ():
                 self.owners[ref.number] = PUBLIC
             elif func in _IN_ORDER and ref.size == (self.examples,) and _plain_range(func, given):
                 self.owners[ref.number] = COUNTED
+            elif func in _UNIFORM:
+                self.owners[ref.number] = PUBLIC
+                self.uniform.add(ref.number)
             else:
-                self.owners[ref.number] = PUBLIC if func in _UNIFORM else UNCLEAR
+                self.owners[ref.number] = UNCLEAR
+
+    def _repeated(self, func: Any, out: Ref | None) -> Found:
+        """What is made of public tensors: public, and as often as there are examples if it was repeated."""
+        grow = self.grow(out) if out is not None else ()
+        return Rows(grow[0], None, False) if func is _aten.repeat.default and grow else PUBLIC
 
     def _put(self, ref: Ref, found: Found, *, within: bool = False) -> None:
         """Note what a result holds; ``within`` a storage that was there already."""
-        before = self.owners.get(ref.number, PUBLIC)
-        if isinstance(found, Rows) and not found.data:
-            found = PUBLIC
-        if not within:
-            if isinstance(found, Rows):
-                owned = owning(found, self.examples, ref)
-                if owned is None:
-                    raise OtherRows
-                self.owners[ref.number] = owned
-            else:
-                self.owners[ref.number] = found
-            return
-        if MIXED in (before, found):
+        before = self.owners.get(ref.number, PUBLIC) if within else PUBLIC
+        if within and MIXED in (before, found):
             self.owners[ref.number] = MIXED
         elif isinstance(found, Rows):
+            if not found.data and found.block is None:
+                # The same for all examples, so that any of its parts may be called theirs.
+                found = found._replace(block=max(1, ref.size[found.dimension] // self.examples))
             owned = owning(found, self.examples, ref)
-            if (
-                owned is None
-                or (isinstance(before, Owned) and before != owned)
-                or before in (COUNTED, UNCLEAR)
-            ):
+            if owned is None or before in (COUNTED, UNCLEAR):
                 raise OtherRows
+            if isinstance(before, Owned):
+                if before.stride != owned.stride:
+                    raise OtherRows
+                owned = Owned(owned.stride, before.data or owned.data)
             self.owners[ref.number] = owned
-        elif found != PUBLIC:
+        elif not within or found != PUBLIC:
+            self.owners[ref.number] = found if not within else UNCLEAR
+        elif ref.number in self.uniform and before == PUBLIC:
+            # Something was written at one place of many alike.
             self.owners[ref.number] = UNCLEAR
 
 
-def _walk(trace: Trace, examples: int, sized: list[list[tuple[int, ...] | None]]) -> None:
+def _walk(trace: Trace, examples: int, sized: list[list[Sized]]) -> None:
     walk = _Walk(examples)
     for entry, row in zip(trace, sized, strict=True):
-        walk.sized = dict(zip(refs(entry), row, strict=True))
+        every = refs(entry)
+        walk.sized = dict(zip(every, row, strict=True))
+        if any(walk.sized[ref] != each for ref, each in zip(every, row, strict=True)):
+            raise OtherRows
         walk.entry(entry)
 
 

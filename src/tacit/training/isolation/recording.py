@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.errors import NotIsolated
-from tacit.training.isolation.operations import MAKES, VIEWS, written
+from tacit.training.isolation.operations import EMPTY, MAKES, VIEWS, written
 from tacit.training.tape import OtherRows
 
 _SMALL = 1 << 12
@@ -139,6 +139,8 @@ class Recording(TorchDispatchMode):
         if into:
             self._save(into, tainted)
         made = func(*args, **kwargs)
+        if func in EMPTY:
+            made.zero_()  # What lies there may be what was computed from other examples.
         self.trace.append((func, given, named, self._noted(made, tainted)))
         if tainted:
             for each in into:

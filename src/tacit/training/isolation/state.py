@@ -1,18 +1,23 @@
 """What model and loss hold, put back after every pass over private rows.
 
 Attributes of modules, of the loss and of the objects they hold, entries of lists, dictionaries and sets in
-them, variables that their functions enclose, and the storages of parameters, buffers and other tensors.
+them, variables that their functions enclose, generators of random numbers, and the storages of parameters,
+buffers and other tensors, with their gradients and whether they are trained.
 What is written *into* a tensor is put back by :class:`~tacit.training.isolation.recording.Recording`, which
 sees the write; ``contents`` compares the numbers too, for passes in which values may leave PyTorch.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
+import random
 import types
+from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +27,7 @@ from torch import Tensor, nn
 from tacit.training import tree
 from tacit.training.isolation.recording import Recording
 
-_LEFT_ALONE = ("torch.optim", "torch.utils.data", "torch.distributed", "tacit.", "threading", "logging")
+_LEFT_ALONE = ("torch.utils.data", "torch.distributed", "tacit.", "threading", "logging")
 _MOST = 100_000
 _SMALL = 1 << 20
 
@@ -61,6 +66,8 @@ class State:
         self._lists: list[tuple[Any, list[Any]]] = []
         self._cells: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[Tensor, Tensor, int]] = []
+        self._flags: list[tuple[Tensor, bool, Tensor | None]] = []
+        self._others: list[Callable[[], Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._contents = contents
         self._copies: list[Tensor] = []
@@ -89,6 +96,13 @@ class State:
         for cell, value in self._cells:
             if _content(cell) is not value:
                 cell.cell_contents = value
+        for put_back in self._others:
+            put_back()
+        for tensor, needed, grad in self._flags:
+            if tensor.requires_grad is not needed:
+                tensor.requires_grad_(needed)
+            if tensor.grad is not grad:
+                tensor.grad = grad
         for tensor, alias, storage in self._tensors:
             if tensor.untyped_storage()._cdata != storage or _lies(tensor) != _lies(alias):
                 tensor.data = alias
@@ -98,8 +112,8 @@ class State:
                 if not _same(tensor, copy):
                     tensor.copy_(copy)
                     changed.append(tensor)
-        for array, numbers in self._arrays:
-            array[...] = numbers
+        for values, numbers in self._arrays:
+            values[...] = numbers
         return changed
 
     def _noted(self, each: Any) -> Iterator[Any]:
@@ -109,6 +123,8 @@ class State:
             plain = kind in (Tensor, nn.Parameter, nn.Buffer) and each.layout == torch.strided
             if plain and not torch._C._functorch.is_functorch_wrapped_tensor(each):
                 self._tensors.append((each, each.detach(), each.untyped_storage()._cdata))
+                if each.is_leaf:
+                    self._flags.append((each, each.requires_grad, each.grad))
                 if self._contents:
                     self._copies.append(each.detach().clone())
         elif isinstance(each, dict):
@@ -123,6 +139,15 @@ class State:
             small = self._contents or each.nbytes <= _SMALL
             if small and each.flags.writeable and each.dtype != object:
                 self._arrays.append((each, each.copy()))
+        elif isinstance(each, bytearray | array):
+            self._others.append(partial(each.__setitem__, slice(None), each[:]))
+        elif isinstance(each, random.Random):
+            self._others.append(partial(each.setstate, each.getstate()))
+        elif isinstance(each, torch.Generator):
+            self._others.append(partial(each.set_state, each.get_state()))
+        elif isinstance(each, np.random.Generator | np.random.RandomState):
+            bits = each.bit_generator if isinstance(each, np.random.Generator) else each._bit_generator
+            self._others.append(partial(setattr, bits, "state", copy.deepcopy(bits.state)))
         elif isinstance(each, types.FunctionType):
             for cell in each.__closure__ or ():
                 self._cells.append((cell, _content(cell)))
@@ -135,15 +160,33 @@ class State:
         elif isinstance(each, functools.partial):
             yield from (each.func, each.args, each.keywords)
         elif isinstance(each, nn.Module) or _plain_object(each):
-            yield each.__dict__
+            if hasattr(each, "__dict__"):
+                yield each.__dict__
+            for name in _slots(kind):  # type: ignore[arg-type]
+                if hasattr(each, name):
+                    value = getattr(each, name)
+                    self._others.append(partial(object.__setattr__, each, name, value))
+                    yield value
             yield from _shared(kind)
 
 
 def _plain_object(each: Any) -> bool:
     """Whether a thing is an object with attributes, and not one that a run itself uses."""
-    if not hasattr(each, "__dict__") or isinstance(each, type | types.ModuleType):
+    if isinstance(each, type | types.ModuleType) or not (hasattr(each, "__dict__") or _slots(type(each))):  # type: ignore[arg-type]
         return False
     return not type(each).__module__.startswith(_LEFT_ALONE)
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """The attributes for which the classes of an object made room, private ones by their full name."""
+    found: list[str] = []
+    for each in kind.__mro__:
+        names = each.__dict__.get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else tuple(names):
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{each.__name__.lstrip('_')}{name}" if private else name)
+    return tuple(name for name in found if isinstance(getattr(kind, name, None), types.MemberDescriptorType))
 
 
 def _shared(kind: type) -> Iterator[Any]:
