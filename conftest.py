@@ -19,6 +19,7 @@ import pytest
 
 from tacit import randomness
 
+pytest_plugins = ["engines"]
 FRESH = os.environ.get("FRESH", "") not in ("", "0")
 
 hypothesis.settings.register_profile("same in every run", derandomize=True)

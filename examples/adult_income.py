@@ -26,8 +26,8 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 import tacit
 from tacit import cli, datasets
-from tacit.estimators.saving import load
-from tacit.tables.rows import rows
+from tacit.data.rows import rows
+from tacit.models.saving import load
 
 BUDGETS = {"people to fit": 1.5, "people to test on": 2.0}
 """ε of each half. Nobody is in both, so they have budgets of their own."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -25,6 +26,7 @@ from tacit import _validate
 from tacit.errors import InvalidValue, MalformedEvent
 
 __all__ = [
+    "WITHOUT_PRIVACY",
     "Approximate",
     "BoundedRange",
     "Compose",
@@ -391,3 +393,7 @@ def _finite_float(text: str) -> float:
     if not math.isfinite(value):
         raise MalformedEvent(f"{text} is not a finite number.")
     return value
+
+
+WITHOUT_PRIVACY = Pure(sys.float_info.max)
+"""What a fit with ε = ∞ is recorded as: it promises nothing, and no ledger takes it."""

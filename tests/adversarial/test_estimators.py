@@ -13,13 +13,17 @@ import pandas as pd
 import pytest
 
 from tacit import Column, Schema
+from tacit.data import given
+from tacit.data.arithmetic import lengths
+from tacit.data.preprocessor import Preprocessor
+from tacit.data.units import bounded_groups
 from tacit.errors import CalibrationError, InvalidValue
-from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, given, newton
-from tacit.estimators.evaluation import evaluate
-from tacit.estimators.losses import HuberHinge, SmoothedHinge
-from tacit.estimators.noise import PLACES, objective, output
-from tacit.estimators.preprocessor import Preprocessor
-from tacit.estimators.rows import Rows, Space, bounded_groups, lengths
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
+from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
+from tacit.estimators.linear.models import newton
+from tacit.estimators.linear.noise import PLACES, objective, output
+from tacit.estimators.linear.rows import Rows, Space
+from tacit.evaluation.evaluate import evaluate
 from tacit.randomness import Source
 
 X = np.random.default_rng(1).normal(size=(60, 2))

@@ -36,12 +36,12 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Stand
 from sklearn.svm import SVC, LinearSVC
 
 from tacit import Budget, Column, Ledger, Schema
+from tacit.data.preprocessor import Preprocessor
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators import LogisticRegression as Private
-from tacit.estimators import alone, asking, tally
-from tacit.estimators.evaluation import evaluate
-from tacit.estimators.preprocessor import Preprocessor
-from tacit.estimators.rowlocal import parts_with_products
+from tacit.evaluation import alone, asking, tally
+from tacit.evaluation.evaluate import evaluate
+from tacit.evaluation.rowlocal import parts_with_products
 
 GENERATOR = np.random.default_rng(7)
 WIDTH = 37

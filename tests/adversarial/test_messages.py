@@ -16,9 +16,9 @@ import pytest
 
 from commands import Run, commands
 from tacit import Budget, Column, Ledger, Schema, tables
+from tacit.data import files, source
+from tacit.data.rows import prepare
 from tacit.errors import SourceMissing
-from tacit.tables import files, source
-from tacit.tables.rows import prepare
 
 SECRET = "Janet"
 """A name that resembles a declared column."""

@@ -20,8 +20,9 @@ from commands import Run, commands
 from tacit import Budget, Guarantee, Ledger, events
 from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable
-from tacit.estimators import LogisticRegression, evaluate, saving
-from tacit.estimators.saving import describe, load, save
+from tacit.estimators import LogisticRegression, evaluate
+from tacit.models import saving
+from tacit.models.saving import describe, load, save
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -133,7 +134,7 @@ def test_claims() -> None:
 def test_networks_may_not_either(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from tacit.training import saving as weights
-    from tacit.training.networks import Network, Preparation, network_at
+    from tacit.training.networks.network import Network, Preparation, network_at
 
     made = Network.new("linear", (1, 4, 4), range(3), Preparation())
     honest = Guarantee(1.0, 0.0, events.Pure(1.0))
@@ -156,7 +157,7 @@ def test_networks_may_not_either(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["linear", "mlp", "cnn", "scattering"])
 def test_a_network_scores_an_example_by_itself(name: str) -> None:
     pytest.importorskip("torch")
-    from tacit.training.networks import Network, Preparation
+    from tacit.training.networks.network import Network, Preparation
 
     made = Network.new(name, (1, 16, 16), range(3), Preparation())
     x = np.random.default_rng(1).normal(size=(230, 1, 16, 16)).astype(np.float32)
@@ -254,7 +255,7 @@ def test_the_same_rows_are_refused_in_another_file(
     assert "other rows" in " ".join(refused.err.split())
     assert charges() == 1
     assert not hasattr(load("model.tacit"), "evaluations_")
-    from tacit.cli import jobs
+    from tacit.jobs import fit as jobs
 
     monkeypatch.setattr(jobs, "_digest", lambda frame, columns: str(id(frame)))
     fit(run, "--test", test, "--test-public").good()

@@ -21,13 +21,14 @@ import pyarrow.parquet as pq
 import pytest
 from ibis import _
 
-from tables.conftest import THEIR_WARNINGS, duckdb_maker, registered_maker, spark_maker  # noqa: F401
+from engines import THEIR_WARNINGS
 from tacit import Budget, Column, Ledger, Schema, Unit
+from tacit.data import files, frames, stored
+from tacit.data import source as sources
+from tacit.data.source import connect
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
-from tacit.tables import Batch, Table, files, frames, stored
+from tacit.tables import Batch, Table
 from tacit.tables import open as open_table
-from tacit.tables import source as sources
-from tacit.tables.source import connect
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in THEIR_WARNINGS]
 
@@ -171,7 +172,7 @@ def test_no_value_makes_a_question_fail(
         assert answered or (way, name) == ("duckdb", "ns Europe/Paris"), name
 
 
-def test_text_that_is_not_utf8(registered_maker: Any, opened: Callable[..., Table]) -> None:  # noqa: F811
+def test_text_that_is_not_utf8(registered_maker: Any, opened: Callable[..., Table]) -> None:
     values = undecodable(b"\xff", b"ok", b"\xc3", b"\xed\xa0\x80", b"a\x80")
     for make in (lambda table: table, registered_maker):
         assert ask_everything(opened, make, values) == len(DECLARED)
@@ -231,7 +232,7 @@ def test_the_check_would_find_a_wrapping(
 
 
 def test_identifiers_can_be_declared_as_anything_that_text_can(
-    opened: Callable[..., Table], duckdb_maker: Any  # noqa: F811
+    opened: Callable[..., Table], duckdb_maker: Any
 ) -> None:
     values = pa.array([b"0" * 16, b"1" * 16], pa.uuid())
     for make in (lambda table: table, duckdb_maker):
@@ -301,7 +302,7 @@ def test_the_check_would_find_times_that_duckdb_reads(
 
 
 def test_the_check_would_find_an_expression_that_fails(
-    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table], duckdb_maker: Any  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table], duckdb_maker: Any
 ) -> None:
     """The twin runs the user's expression as it is: one row that is no number makes the question fail."""
     table = duckdb_maker(pa.table({"x": ["1", "2", "SECRET"]}))
@@ -318,7 +319,7 @@ def test_the_check_would_find_an_expression_that_fails(
         opened(failing, {"x": DECLARED["integer"]}).count(by="x", epsilon=1.0)
 
 
-def test_times_in_files_that_spark_reads(spark_maker: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_times_in_files_that_spark_reads(spark_maker: Any, tmp_path: Path) -> None:
     """Spark fails on milliseconds that do not fit; it does not tell them from others by type."""
     connection = spark_maker(pa.table({"x": [1]})).get_backend()
     pq.write_table(MILLISECONDS, tmp_path / "times.parquet")

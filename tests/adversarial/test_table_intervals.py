@@ -19,20 +19,21 @@ import pandas as pd
 import pytest
 
 from tacit import Budget, Column, Schema, Unit, mechanisms
+from tacit.data.source import connect
 from tacit.errors import InvalidValue
 from tacit.mechanisms._grid import grid_exponent
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
-from tacit.tables import Table, intervals, moments, ranks, selection
-from tacit.tables.axes import Axis
-from tacit.tables.contrasts import Law, reach_of_sums, surprising
-from tacit.tables.discovery import Keys
-from tacit.tables.measure import FRACTIONS, measure
-from tacit.tables.noise import Context
-from tacit.tables.postprocess import non_negative
+from tacit.tables import Table
+from tacit.tables.cells.axes import Axis
+from tacit.tables.cells.measure import FRACTIONS, measure
+from tacit.tables.cells.noise import Context
 from tacit.tables.release import Answer
-from tacit.tables.selection import MOST_TOUCHED, TARGET_ROUNDED, Quantiles, _scores
-from tacit.tables.source import connect
+from tacit.tables.statistics import intervals, moments, ranks, selection
+from tacit.tables.statistics.contrasts import Law, reach_of_sums, surprising
+from tacit.tables.statistics.discovery import Keys
+from tacit.tables.statistics.postprocess import non_negative
+from tacit.tables.statistics.selection import MOST_TOUCHED, TARGET_ROUNDED, Quantiles, _scores
 
 MISS = 0.05
 ROW = 2.0**26

@@ -22,16 +22,16 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tables.conftest import THEIR_WARNINGS, duckdb_maker, spark_maker  # noqa: F401
+from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
+from tacit.data import frames, stored
+from tacit.data import source as sources
+from tacit.data.frames import Frame, frame_of
+from tacit.data.source import Source, connect
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.relations import Relation
-from tacit.tables import frames, stored
-from tacit.tables import source as sources
-from tacit.tables.frames import Frame, frame_of
-from tacit.tables.measure import Block, Measurement, measure
-from tacit.tables.source import Source, connect
-from tacit.tables.values import value_of
+from tacit.tables.cells.measure import Block, Measurement, measure
+from tacit.tables.cells.values import value_of
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in THEIR_WARNINGS]
 
@@ -237,7 +237,7 @@ def test_expressions_that_are(request: pytest.FixtureRequest, engine: str) -> No
 
 
 def test_the_check_would_find_a_random_part(
-    monkeypatch: pytest.MonkeyPatch, duckdb_maker: Any  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch, duckdb_maker: Any
 ) -> None:
     """The twin takes any expression: two readings of it give two sums."""
     monkeypatch.setattr(sources, "stored_of", lambda source, names: Anything(source, source.get_backend()))
@@ -339,7 +339,7 @@ def test_tables_of_duckdb_that_are_not_its_own(tmp_path: Path) -> None:
     connection.disconnect()
 
 
-def test_plans_of_spark(spark_maker: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_plans_of_spark(spark_maker: Any, tmp_path: Path) -> None:
     from pyspark.sql import functions as sf
 
     connection = spark_maker(visits().to_arrow()).get_backend()

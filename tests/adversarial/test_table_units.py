@@ -24,18 +24,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tables.conftest import THEIR_WARNINGS, duckdb_maker, registered_maker, spark_maker  # noqa: F401
+from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
+from tacit.data import cleaning, frames
+from tacit.data.source import UNIT, Source, connect
 from tacit.errors import SourceMissing
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
-from tacit.tables import cleaning, frames
-from tacit.tables.axes import key_axis
-from tacit.tables.discovery import Keys
-from tacit.tables.measure import FRACTIONS, ROUNDED_DOWN, Block, Measurement, measure
-from tacit.tables.noise import Context
-from tacit.tables.source import UNIT, Source, connect
-from tacit.tables.units import UnitCount
+from tacit.tables.cells.axes import key_axis
+from tacit.tables.cells.measure import FRACTIONS, ROUNDED_DOWN, Block, Measurement, measure
+from tacit.tables.cells.noise import Context
+from tacit.tables.statistics.discovery import Keys
+from tacit.tables.statistics.units import UnitCount
 
 pytestmark = [pytest.mark.filterwarnings(line) for line in THEIR_WARNINGS]
 
@@ -209,7 +209,7 @@ def test_collations_of_duckdb(name: str) -> None:
     check(collated(COLLATIONS[name]), 5)
 
 
-def test_collations_of_spark(spark_maker: Any) -> None:  # noqa: F811
+def test_collations_of_spark(spark_maker: Any) -> None:
     stored = spark_maker(visits(pa.array(["Ann", "ANN", "bob"])))
     connection = stored.get_backend()
     session = connection._session

@@ -22,7 +22,8 @@ import tacit
 from tacit import events
 from tacit.errors import InvalidValue, LedgerError, TacitError
 from tacit.randomness import Source
-from tacit.training import Plan, Trainer, charging
+from tacit.training import Plan, Trainer
+from tacit.training import account as charging
 from tacit.training import step as steps
 from tacit.training.checkpoint import Checkpoint
 
@@ -382,8 +383,8 @@ def test_every_number_of_examples(examples: int, physical: int | None) -> None:
 
 
 def test_the_row_moves_too_far_where_all_is_added_up_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.training.engine.MANY", 1 << 60)
-    monkeypatch.setattr("tacit.training.engine.EXACT", 1 << 60)
+    monkeypatch.setattr("tacit.training.gradients.engine.MANY", 1 << 60)
+    monkeypatch.setattr("tacit.training.gradients.engine.EXACT", 1 << 60)
     monkeypatch.setattr(steps, "BLOCK", 1000)
     assert moved(core(2_000_000), aligned(2_000_000), ROW, [0, 500, 1_000_000]) > 1.01
 

@@ -29,8 +29,9 @@ from torch.utils.checkpoint import checkpoint
 
 import tacit
 from tacit.errors import GuaranteeVoid, InvalidValue, NotIsolated, TacitError
-from tacit.training import Plan, Trainer, clipped_gradient_sum, engine
+from tacit.training import Plan, Trainer, clipped_gradient_sum
 from tacit.training import step as steps
+from tacit.training.gradients import engine
 from tacit.training.isolation import program as programs
 from tacit.training.isolation import recording as recordings
 from tacit.training.isolation.program import Program

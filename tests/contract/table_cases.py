@@ -36,7 +36,7 @@ from contract.table_questions import (
     runs,
 )
 from tacit import accounting, audit, events, tables
-from tacit.tables.measure import FRACTIONS
+from tacit.tables.cells.measure import FRACTIONS
 
 EPSILON, DELTA = 2.0, 0.05
 """What Gaussian noise and selections are asked for; an audit needs a δ that can be seen."""

@@ -27,15 +27,15 @@ from scipy.special import ndtr
 from contract import registry
 from contract.registry import Case, Make, Noise, Pair, register
 from tacit import Budget, Column, Ledger, Schema, Unit, audit, events, mechanisms, tables
+from tacit.data.source import Source, connect
 from tacit.errors import InvalidValue
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
-from tacit.tables import selection
-from tacit.tables.discovery import BoughtBounds, Keys
-from tacit.tables.measure import measure
-from tacit.tables.noise import Context, Share
-from tacit.tables.source import Source, connect
-from tacit.tables.statistic import CellStatistic, Statistic
+from tacit.tables.cells.measure import measure
+from tacit.tables.cells.noise import Context, Share
+from tacit.tables.statistics import selection
+from tacit.tables.statistics.discovery import BoughtBounds, Keys
+from tacit.tables.statistics.statistic import CellStatistic, Statistic
 
 OUTSIDE = float(registry.SECRET)
 """A value far outside all bounds, which no message may show."""

@@ -33,12 +33,13 @@ from contract.table_questions import (
     runs,
 )
 from tacit import Budget, Ledger, Unit, audit, events, tables
+from tacit.data import cleaning
 from tacit.errors import BudgetExceeded
-from tacit.tables import cleaning, measure
-from tacit.tables.discovery import Keys
-from tacit.tables.measure import FRACTIONS, Block, Measurement
-from tacit.tables.noise import Context, Share
-from tacit.tables.selection import Quantiles
+from tacit.tables.cells import measure
+from tacit.tables.cells.measure import FRACTIONS, Block, Measurement
+from tacit.tables.cells.noise import Context, Share
+from tacit.tables.statistics.discovery import Keys
+from tacit.tables.statistics.selection import Quantiles
 
 # ---------------------------------------------------------------------------------------- charging first
 

@@ -12,8 +12,8 @@ import pytest
 
 from commands import Outcome, Run, commands
 from tacit import Budget, Ledger, Unit
-from tacit.estimators.saving import load
-from tacit.tables.source import Source
+from tacit.data.source import Source
+from tacit.models.saving import load
 
 SCHEMA = """
 [columns.age]
@@ -340,7 +340,7 @@ def test_an_altered_model_is_refused(run: Run) -> None:
 
 
 def test_what_was_paid_for_is_kept_somewhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tacit.estimators.saving as saving
+    import tacit.models.saving as saving
     from tacit.errors import TacitError
 
     original = saving.save

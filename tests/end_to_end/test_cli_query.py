@@ -15,7 +15,7 @@ import pytest
 
 from commands import Outcome, Run, commands
 from tacit import Budget, Ledger
-from tacit.tables.source import Source
+from tacit.data.source import Source
 
 SCHEMA = """
 rows = 1200

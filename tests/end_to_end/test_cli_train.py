@@ -22,11 +22,11 @@ torch = pytest.importorskip("torch")
 
 from commands import Outcome, Run, commands  # noqa: E402
 from tacit import Budget, Ledger, Unit  # noqa: E402
+from tacit.data.examples import Found, Where, find, valid_labels  # noqa: E402
 from tacit.training import Plan, Trainer, load  # noqa: E402
-from tacit.training import networks as networks_module  # noqa: E402
-from tacit.training.architectures import RECIPES, architecture, fixed_part  # noqa: E402
-from tacit.training.networks import Network, network_at  # noqa: E402
-from tacit.training.sources import Found, Where, find, valid_labels  # noqa: E402
+from tacit.training.networks import network as networks_module  # noqa: E402
+from tacit.training.networks.architectures import RECIPES, architecture, fixed_part  # noqa: E402
+from tacit.training.networks.network import Network, network_at  # noqa: E402
 
 SIDE = 12
 

@@ -13,11 +13,11 @@ from scipy import stats
 
 from tacit import audit, events
 from tacit.errors import InvalidValue
-from tacit.estimators.losses import HuberHinge, Logistic, Softmax, Squared
-from tacit.estimators.newton import minimise
-from tacit.estimators.noise.exponential import STEPS, Exponential, lattice, loss_range
-from tacit.estimators.noise.place import Task
-from tacit.estimators.rows import Rows, Space
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
+from tacit.estimators.linear.newton import minimise
+from tacit.estimators.linear.noise.exponential import STEPS, Exponential, lattice, loss_range
+from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.rows import Rows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 

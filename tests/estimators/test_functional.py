@@ -11,11 +11,11 @@ from scipy.stats import laplace
 
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
-from tacit.estimators.losses import HuberHinge, Logistic, Loss, Squared
-from tacit.estimators.noise.functional import Functional, LaplaceMoments, logistic_curvature
-from tacit.estimators.noise.place import Task
-from tacit.estimators.noise.statistics import Moments
-from tacit.estimators.rows import Rows, Space
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Squared
+from tacit.estimators.linear.noise.functional import Functional, LaplaceMoments, logistic_curvature
+from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.noise.statistics import Moments
+from tacit.estimators.linear.rows import Rows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 

@@ -13,12 +13,12 @@ from scipy import stats
 
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
-from tacit.estimators.losses import HuberHinge, Logistic, Softmax, Squared
-from tacit.estimators.newton import minimise
-from tacit.estimators.noise import gradient
-from tacit.estimators.noise.gradient import Gradient, clipped_sum
-from tacit.estimators.noise.place import Task
-from tacit.estimators.rows import Rows, Space
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
+from tacit.estimators.linear.newton import minimise
+from tacit.estimators.linear.noise import gradient
+from tacit.estimators.linear.noise.gradient import Gradient, clipped_sum
+from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.rows import Rows, Space
 from tacit.mechanisms import Gaussian, Norm
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -279,7 +279,7 @@ def test_ordinary_inputs(loss, delta, size):
 
 
 def test_every_row_counts_once_whatever_the_block(monkeypatch):
-    from tacit.estimators import rows as rows_module
+    from tacit.estimators.linear.models import rows as rows_module
 
     x, y = data_for(Logistic(), np.random.default_rng(20))
     whole = Gradient(task(Logistic(), 2, rows=400)).solve(made(x, y), Source(21))

@@ -13,12 +13,12 @@ from scipy import stats
 
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
-from tacit.estimators.losses import HuberHinge, Logistic, Softmax, Squared
-from tacit.estimators.newton import minimise
-from tacit.estimators.noise import histogram
-from tacit.estimators.noise.histogram import Histogram
-from tacit.estimators.noise.place import Task
-from tacit.estimators.rows import Rows, Space
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
+from tacit.estimators.linear.newton import minimise
+from tacit.estimators.linear.noise import histogram
+from tacit.estimators.linear.noise.histogram import Histogram
+from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.rows import Rows, Space
 from tacit.mechanisms import DiscreteGaussian, DiscreteLaplace
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit

@@ -17,9 +17,10 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tacit import Budget, Ledger, Unit, accounting
+from tacit.data.features import Features, known
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
-from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge, base, rows
-from tacit.estimators.facts import Features, known
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
+from tacit.estimators.linear.models import base, rows
 
 CLASSIFIERS = (LogisticRegression, LinearSVC)
 REGRESSORS = (LinearRegression, Ridge)

@@ -11,13 +11,13 @@ from scipy.integrate import quad
 
 from tacit import _objective, accounting, audit, events
 from tacit.errors import CalibrationError
-from tacit.estimators import newton
-from tacit.estimators.losses import HuberHinge, Logistic, Loss, Softmax, Squared
-from tacit.estimators.newton import minimise
-from tacit.estimators.noise import Task
-from tacit.estimators.noise.objective import Objective
-from tacit.estimators.noise.output import Output
-from tacit.estimators.rows import Rows, Space
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
+from tacit.estimators.linear.models import newton
+from tacit.estimators.linear.newton import minimise
+from tacit.estimators.linear.noise import Task
+from tacit.estimators.linear.noise.objective import Objective
+from tacit.estimators.linear.noise.output import Output
+from tacit.estimators.linear.rows import Rows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 

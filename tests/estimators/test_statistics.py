@@ -13,10 +13,16 @@ from scipy.stats import norm
 
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue, TacitError
-from tacit.estimators.losses import Logistic, Squared
-from tacit.estimators.noise.place import Task
-from tacit.estimators.noise.statistics import GaussianMoments, Moments, Statistics, WishartMoments, solve
-from tacit.estimators.rows import Rows, Space
+from tacit.estimators.linear.losses import Logistic, Squared
+from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.noise.statistics import (
+    GaussianMoments,
+    Moments,
+    Statistics,
+    WishartMoments,
+    solve,
+)
+from tacit.estimators.linear.rows import Rows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 

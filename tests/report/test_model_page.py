@@ -14,9 +14,9 @@ from scipy.stats import norm
 from sklearn.pipeline import Pipeline
 
 from tacit import Budget, Column, Guarantee, Ledger, Schema, events
+from tacit.data.preprocessor import Preprocessor
 from tacit.estimators import LogisticRegression
-from tacit.estimators.evaluation import evaluate
-from tacit.estimators.preprocessor import Preprocessor
+from tacit.evaluation.evaluate import evaluate
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, in_words, odds
 from tacit.report.model import model_page

@@ -19,8 +19,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from contract.registry import Case, Make, Noise, Pair, check_audit, check_fresh, check_noise
 from contract.table_questions import Scales
 from tacit import audit, events
-from tacit.estimators import alone, evaluation, tally
-from tacit.estimators.evaluation import Evaluation, evaluate
+from tacit.evaluation import alone, tally
+from tacit.evaluation import evaluate as evaluation
+from tacit.evaluation.evaluate import Evaluation, evaluate
 from tacit.relations import Relation
 
 

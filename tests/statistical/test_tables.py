@@ -18,15 +18,15 @@ import pandas as pd
 import pytest
 
 from tacit import Budget, Column, Schema, Unit, events
+from tacit.data.source import connect
 from tacit.guarantee import Guarantee
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
 from tacit.tables import Release, Table
-from tacit.tables.measure import FRACTIONS, measure
-from tacit.tables.noise import Context
-from tacit.tables.postprocess import consistent
+from tacit.tables.cells.measure import FRACTIONS, measure
+from tacit.tables.cells.noise import Context
 from tacit.tables.release import Answer
-from tacit.tables.source import connect
+from tacit.tables.statistics.postprocess import consistent
 
 ROWS = 4000
 REPEATS = 2000

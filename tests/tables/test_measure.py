@@ -12,12 +12,12 @@ import pytest
 
 import tacit
 from tacit import Column, Schema, Unit
+from tacit.data.source import connect
 from tacit.relations import Relation
-from tacit.tables.axes import Axis, Bins, Grid, bins_of, key_axis
-from tacit.tables.measure import FRACTIONS, Block, Measurement, measure
-from tacit.tables.selection import _scores
-from tacit.tables.source import connect
-from tacit.tables.values import value_of
+from tacit.tables.cells.axes import Axis, Bins, Grid, bins_of, key_axis
+from tacit.tables.cells.measure import FRACTIONS, Block, Measurement, measure
+from tacit.tables.cells.values import value_of
+from tacit.tables.statistics.selection import _scores
 
 COLUMNS = {
     "age": Column("integer", bounds=(17, 90)),

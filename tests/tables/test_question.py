@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tacit.data.rowwise import rowwise
 from tacit.errors import InvalidValue
 from tacit.schema import Column, Schema
-from tacit.tables.condition import Literal, Name, Operation
-from tacit.tables.grammar import MAX_DEPTH, MAX_LENGTH, Parser
-from tacit.tables.question import STATISTICS, Question, ask, parse
-from tacit.tables.rowwise import rowwise
+from tacit.tables.language.condition import Literal, Name, Operation
+from tacit.tables.language.grammar import MAX_DEPTH, MAX_LENGTH, Parser
+from tacit.tables.language.question import STATISTICS, Question, ask, parse
 
 SCHEMA = Schema(
     {

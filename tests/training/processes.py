@@ -19,8 +19,8 @@ from torch.utils.data import Dataset
 
 import tacit
 from tacit.training import Plan, Quantile, Trainer, step
-from tacit.training.distributed import Processes
 from tacit.training.noise import normal
+from tacit.training.parallel.distributed import Processes
 
 CLIP = 0.5
 ROWS = 31

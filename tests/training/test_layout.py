@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.training import clipped_gradient_sum, layout, rules
+from tacit.training import clipped_gradient_sum
+from tacit.training.gradients import layout, rules
 from training.oracle import assert_equal_to_loop, squared
 
 # What a model holds is put back after every pass; what is outside of it is not.

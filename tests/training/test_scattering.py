@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue
-from tacit.training.scattering import Scattering
+from tacit.training.networks.scattering import Scattering
 
 Array = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTest
 from tacit.randomness import Source
 from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load, noise
 from tacit.training import step as steps
-from tacit.training.selftest import draws_numbers
+from tacit.training.isolation.selftest import draws_numbers
 
 ROWS = 60
 

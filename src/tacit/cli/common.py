@@ -140,10 +140,10 @@ def model_at(path: Path) -> Any:
     """The model in a file, of ``tacit fit`` or ``tacit train``."""
     if is_network(path):
         need_torch()
-        from tacit.cli.runs import network_at
+        from tacit.jobs.train import network_at
 
         return network_at(path)
-    from tacit.estimators.saving import load
+    from tacit.models.saving import load
 
     return load(path)
 

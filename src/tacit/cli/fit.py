@@ -14,15 +14,15 @@ from tacit import _validate
 from tacit.cli import options, spending
 from tacit.cli.common import described, opened, show_refusal
 from tacit.cli.inspect import tested
-from tacit.cli.jobs import Job, Trial
-from tacit.cli.same import refuse_same_file
 from tacit.cli.spending import say
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
+from tacit.jobs.fit import Job, Trial
+from tacit.jobs.same import refuse_same_file
 from tacit.ledger import Ledger
 
 if TYPE_CHECKING:
-    from tacit.estimators.base import Planned
-    from tacit.estimators.preprocessor import Preprocessor
+    from tacit.data.preprocessor import Preprocessor
+    from tacit.estimators.linear.base import Planned
     from tacit.schema import Schema
 
 __all__ = ["fit"]
@@ -112,7 +112,7 @@ def fit(
     _validate.epsilon(epsilon)
     _validate.delta(delta)
     spending.check_test(test, test_epsilon, test_public, test_dataset, groups_by)
-    from tacit.estimators.preprocessor import Preprocessor
+    from tacit.data.preprocessor import Preprocessor
     from tacit.schema import Schema
 
     known = Schema.load(schema)
@@ -229,7 +229,7 @@ def _show_plan(console: Console, job: Job, dry_run: bool) -> None:
 
 def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Console) -> None:
     """Fit, save, test, and save again: what was paid for is not lost if the test fails."""
-    from tacit.estimators.saving import save
+    from tacit.models.saving import save
 
     book, place = job.book, out
     try:

@@ -66,7 +66,7 @@ def predict(
 
 
 def _by_schema(fitted: Any, model: Path, source: str, delimiter: str, proba: bool) -> str:
-    from tacit.tables.rows import prepare, rows
+    from tacit.data.rows import prepare, rows
 
     maker = preprocessor_of(fitted, model)
     if proba and not hasattr(fitted, "predict_proba"):
@@ -85,7 +85,7 @@ def _by_schema(fitted: Any, model: Path, source: str, delimiter: str, proba: boo
 def _by_network(network: Any, model: Path, source: Path, inputs: str | None, proba: bool) -> str:
     import numpy as np
 
-    from tacit.cli import runs
+    from tacit.jobs import train as runs
 
     if not isinstance(network, runs.Network):
         advice = "Put its weights into a model of your own with tacit.training.load."
@@ -113,7 +113,7 @@ def _by_network(network: Any, model: Path, source: Path, inputs: str | None, pro
 
 def preprocessor_of(fitted: Any, path: Path) -> Any:
     """The preprocessor in a saved pipeline."""
-    from tacit.estimators.preprocessor import Preprocessor
+    from tacit.data.preprocessor import Preprocessor
 
     steps = [step for _, step in getattr(fitted, "steps", ())]
     if not steps or not isinstance(steps[0], Preprocessor):

@@ -102,7 +102,7 @@ def query(
                 would_be=None,
             )
         from tacit import tables
-        from tacit.tables.question import ask, parse
+        from tacit.tables.language.question import ask, parse
 
         asked = [parse(text) for text in questions]
         separator = "\t" if delimiter == r"\t" else delimiter

@@ -14,9 +14,9 @@ from rich.markup import escape
 
 from tacit import _validate, events
 from tacit.cli.common import balance, pair, show_refusal, up
-from tacit.cli.jobs import Say
 from tacit.errors import BudgetExceeded, TacitError
 from tacit.guarantee import Guarantee
+from tacit.jobs.fit import Say
 from tacit.ledger import Ledger
 
 __all__ = [

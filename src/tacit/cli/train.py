@@ -23,7 +23,7 @@ from tacit.relations import Unit
 from tacit.schema import write
 
 if TYPE_CHECKING:
-    from tacit.cli.runs import Found, NetworkTrial, Run, Where
+    from tacit.jobs.train import Found, NetworkTrial, Run, Where
 
 __all__ = ["train"]
 
@@ -183,7 +183,7 @@ def train(
     spending.check_test(None if test is None else str(test), test_epsilon, test_public, test_dataset)
     _check_files(save, report, checkpoint, resume, overwrite)
     need_torch()
-    from tacit.cli import runs
+    from tacit.jobs import train as runs
 
     start = runs.started_with(
         checkpoint if resume else None,
@@ -242,7 +242,7 @@ def _side(text: str | None) -> tuple[int, int] | None:
 
 
 def _found(source: Path | None, images: Path | None, labels: Path | None, where: Where) -> Found:
-    from tacit.cli import runs
+    from tacit.jobs import train as runs
 
     if (source is None) == (images is None):
         raise TacitError(

@@ -4,11 +4,11 @@ The road of a fit: public parameters → a place where noise enters → its even
 clipped and scaled by what is public → weights, with their guarantee.
 """
 
-from tacit.estimators.evaluation import Evaluation, evaluate
-from tacit.estimators.facts import Features, Known, known
-from tacit.estimators.linear import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.estimators.preprocessor import Preprocessor
-from tacit.estimators.saving import describe, load, register, save
+from tacit.data.features import Features, Known, known
+from tacit.data.preprocessor import Preprocessor
+from tacit.estimators.linear.models import LinearRegression, LinearSVC, LogisticRegression, Ridge
+from tacit.evaluation.evaluate import Evaluation, evaluate
+from tacit.models.saving import describe, load, register, save
 
 __all__ = [
     "Evaluation",

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue
-from tacit.estimators.evaluation import Evaluation
-from tacit.estimators.preprocessor import Preprocessor
+from tacit.evaluation.evaluate import Evaluation
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
 from tacit.report.membership import Tradeoff, in_words

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tacit.errors import TacitError
-from tacit.estimators.evaluation import Evaluation
+from tacit.evaluation.evaluate import Evaluation
 from tacit.guarantee import Guarantee, ceiling
 from tacit.report.facts import CONFIDENCE, Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up

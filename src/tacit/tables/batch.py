@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
-from tacit.tables.measure import measure
-from tacit.tables.noise import Share, shares
+from tacit.tables.cells.measure import measure
+from tacit.tables.cells.noise import Share, shares
 from tacit.tables.questions import Questions
 from tacit.tables.release import Answer, Release
-from tacit.tables.statistic import Statistic, composed
+from tacit.tables.statistics.statistic import Statistic, composed
 
 if TYPE_CHECKING:
     from tacit.tables.table import Table

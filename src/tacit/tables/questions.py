@@ -8,15 +8,15 @@ from typing import Any
 
 from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.tables import moments
-from tacit.tables.axes import Axis, Grid, bins_of, key_axis
-from tacit.tables.discovery import BoughtBounds, Keys, LearnedBounds
-from tacit.tables.measure import FRACTIONS
+from tacit.tables.cells.axes import Axis, Grid, bins_of, key_axis
+from tacit.tables.cells.measure import FRACTIONS
+from tacit.tables.cells.values import value_of
 from tacit.tables.release import Release
-from tacit.tables.selection import CANDIDATES, MOST_TOUCHED, Quantiles, Top
-from tacit.tables.statistic import Statistic
-from tacit.tables.units import UnitCount
-from tacit.tables.values import value_of
+from tacit.tables.statistics import moments
+from tacit.tables.statistics.discovery import BoughtBounds, Keys, LearnedBounds
+from tacit.tables.statistics.selection import CANDIDATES, MOST_TOUCHED, Quantiles, Top
+from tacit.tables.statistics.statistic import Statistic
+from tacit.tables.statistics.units import UnitCount
 
 __all__ = ["Questions"]
 

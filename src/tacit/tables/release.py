@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
-from tacit.tables.postprocess import integer, non_negative
+from tacit.tables.statistics.postprocess import integer, non_negative
 
 __all__ = ["Answer", "Release"]
 

@@ -10,18 +10,18 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from tacit.data.cleaning import clean
+from tacit.data.rowwise import rowwise
+from tacit.data.source import Source, connect
 from tacit.errors import InvalidValue, TacitError
 from tacit.ledger import Ledger
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation, Unit
 from tacit.schema import Column, Schema
 from tacit.tables.batch import Batch
-from tacit.tables.cleaning import clean
-from tacit.tables.noise import Context
+from tacit.tables.cells.noise import Context
 from tacit.tables.questions import Questions
 from tacit.tables.release import Release
-from tacit.tables.rowwise import rowwise
-from tacit.tables.source import Source, connect
 
 __all__ = ["Table", "open"]
 

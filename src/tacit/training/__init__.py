@@ -9,14 +9,14 @@ and :func:`replace_batchnorm` mends the usual cause.
 Needs the extra ``torch`` (``pip install 'tacit[torch]'``).
 """
 
-from tacit.training.architectures import architecture
-from tacit.training.checking import check_model, replace_batchnorm
 from tacit.training.clipping import Quantile
-from tacit.training.engine import clipped_gradient_sum
+from tacit.training.gradients.engine import clipped_gradient_sum
+from tacit.training.isolation.checking import check_model, replace_batchnorm
+from tacit.training.networks.architectures import architecture
+from tacit.training.networks.scattering import Scattering
 from tacit.training.plan import Plan
 from tacit.training.progress import Progress
 from tacit.training.saving import load, save
-from tacit.training.scattering import Scattering
 from tacit.training.step import Seen
 from tacit.training.trainer import Trainer
 

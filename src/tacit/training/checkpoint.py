@@ -1,6 +1,6 @@
 """Checkpoints: a run written down so that it can go on, never having taken more steps than it paid for.
 
-A block of steps is claimed (:class:`tacit.training.charging.Account`), then a checkpoint is written that says
+A block of steps is claimed (:class:`tacit.training.account.Account`), then a checkpoint is written that says
 which steps the block reserves, then they are taken. A run that breaks off in the middle of a block goes on
 *after* it, with the weights from before: steps that may have been taken, and seen, count as taken. A
 run that was stopped in order loses none.

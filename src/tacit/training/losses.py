@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tacit.errors import InvalidValue
-from tacit.training.fallback import Loss
+from tacit.training.gradients.fallback import Loss
 
 # What PyTorch says when it goes on to name the number.
 _NAMING = ("out of bounds", "takes value", "got value")

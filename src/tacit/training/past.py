@@ -33,7 +33,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tacit import accounting, events
 from tacit.errors import InvalidValue, UnsupportedEvent
 from tacit.guarantee import NOISE_KINDS, Guarantee
-from tacit.training import sharding
+from tacit.training.parallel import sharding
 
 EARLIER = ("composed", "disjoint")
 _ATTRIBUTE = "_tacit_past"

@@ -3,7 +3,7 @@
 The sampler makes the event: each sampler states how its batches are drawn, and turns the event of
 one step into that of a run. None of them looks at an example's content. The draws come from
 OS entropy and stay secret, which is what amplification rests on. The rows of a batch are put in random
-order: :mod:`tacit.training.sums` says why.
+order: :mod:`tacit.training.gradients.sums` says why.
 
 ==========  ==========================================================  ============================
 sampling    a step sees                                                 charged as

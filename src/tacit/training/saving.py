@@ -19,7 +19,7 @@ from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.guarantee import Guarantee
 from tacit.training import past
-from tacit.training.checking import check_sound
+from tacit.training.isolation.checking import check_sound
 
 PATH = str | os.PathLike[str]
 FORMAT = "1"

@@ -15,16 +15,16 @@ from tacit.randomness import Source
 from tacit.training import tree
 from tacit.training.clipping import Quantile
 from tacit.training.data import Pair
-from tacit.training.distributed import ALONE, Group
-from tacit.training.engine import Clipped, clipped_gradients, summed, wide
-from tacit.training.fallback import Loss
+from tacit.training.gradients.engine import Clipped, clipped_gradients, summed, wide
+from tacit.training.gradients.fallback import Loss
+from tacit.training.gradients.routes import forget
+from tacit.training.gradients.sums import BLOCK
+from tacit.training.isolation.selftest import check_apart, check_clipping, check_noise, finite_rows
 from tacit.training.losses import unnamed_bounds
 from tacit.training.memory import out_of_memory
 from tacit.training.noise import Ahead, normal
+from tacit.training.parallel.distributed import ALONE, Group
 from tacit.training.plan import Plan
-from tacit.training.routes import forget
-from tacit.training.selftest import check_apart, check_clipping, check_noise, finite_rows
-from tacit.training.sums import BLOCK
 
 _TESTS = 10
 _GRID_BITS = 6

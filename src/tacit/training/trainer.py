@@ -15,21 +15,22 @@ from tacit.errors import InvalidValue, NotIsolated, SelfTestFailed
 from tacit.guarantee import Guarantee
 from tacit.randomness import Source
 from tacit.relations import Relation
-from tacit.training import past, sharding, tree
-from tacit.training.charging import Account
-from tacit.training.checking import check_model, check_sound, mark_unsound, unsound
+from tacit.training import past, tree
+from tacit.training.account import Account
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.data import Pair, examples_of
-from tacit.training.distributed import facts_of, group_for
+from tacit.training.gradients.views import Augment, joined, viewed
+from tacit.training.isolation.checking import check_model, check_sound, mark_unsound, unsound
 from tacit.training.losses import per_example
 from tacit.training.memory import first_pair, fitting_batch
+from tacit.training.parallel import sharding
+from tacit.training.parallel.distributed import facts_of, group_for
+from tacit.training.parallel.turns import Turn
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
 from tacit.training.sampling import disordered
 from tacit.training.saving import PATH, kept_facts, write
 from tacit.training.step import PrivateStep, Seen
-from tacit.training.turns import Turn
-from tacit.training.views import Augment, joined, viewed
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
@@ -63,7 +64,7 @@ class Trainer:
     PyTorch does not see, or takes its dispatcher apart.
 
     Under ``torchrun`` the same lines train one model in several processes, with the same guarantee and one
-    charge: :mod:`tacit.training.distributed`. A model under FSDP2 is taken as it is.
+    charge: :mod:`tacit.training.parallel.distributed`. A model under FSDP2 is taken as it is.
 
     ==================  ================================================================================
     ``physical_batch``  most examples in memory at once; found by itself if not given. It never changes

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from tacit.errors import NotIsolated
+from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.calls import Call, combined
 from tacit.training.isolation.growth import Sized, Trace, even, sizes_of
 from tacit.training.isolation.operations import MAKES, written_refs
@@ -42,7 +43,6 @@ from tacit.training.isolation.places import (
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
-from tacit.training.tape import OtherRows
 
 _MOST = 64
 _PATIENCE = 3

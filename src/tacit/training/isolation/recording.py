@@ -27,8 +27,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.errors import NotIsolated
+from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.operations import EMPTY, MAKES, VIEWS, written
-from tacit.training.tape import OtherRows
 
 _SMALL = 1 << 12
 _LEAVING = {

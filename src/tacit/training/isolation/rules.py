@@ -1,6 +1,6 @@
 """Rules of the operations that keep examples apart: where they lie in the results, by where in the arguments.
 
-A rule raises :class:`~tacit.training.tape.OtherRows` where it cannot tell: the batch is then computed one
+A rule raises :class:`~..gradients.tape.OtherRows` where it cannot tell: the batch is then computed one
 example at a time. What certainly depends on several examples, such as a sum over them, is ``MIXED``, and
 stays so. Which operation has which rule is in :mod:`.table`.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.calls import Call, Rule, broadcast, combined, over
 from tacit.training.isolation.places import COUNTED, MIXED, PUBLIC, Found, Rows
 from tacit.training.isolation.recording import Ref
-from tacit.training.tape import OtherRows
 
 
 def elementwise(call: Call) -> list[Found]:

@@ -1,0 +1,1 @@
+"""Where private rows come from, and how each value is cleaned, row by row."""

@@ -1,0 +1,84 @@
+"""Public facts about a matrix of features, and the matrix that carries them down a pipeline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidValue
+
+__all__ = ["Features", "Known", "box", "known"]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What is publicly known of each feature, and of all of a row together.
+
+    ``norm`` bounds the ℓ2 norm of a row; without it, the corner of the box that is farthest from zero does.
+
+    >>> Features(("age", "sex"), (-1.0, 0.0), (1.0, 1.0)).largest_norm
+    1.4142135623730951
+    """
+
+    names: tuple[str, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    norm: float | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.lower) == len(self.upper):
+            raise InvalidValue("bounds", len(self.lower), f"one pair for each of {len(self.names)} features")
+        bounds = zip(self.lower, self.upper, strict=True)
+        if not all(math.isfinite(a) and math.isfinite(b) and a <= b for a, b in bounds):
+            raise InvalidValue("bounds", "of the features", "finite, lower first")
+        if self.norm is not None and not 0 < self.norm < math.inf:
+            raise InvalidValue("norm", self.norm, "a finite number above 0")
+
+    @property
+    def largest_norm(self) -> float:
+        """The smallest bound on a row's ℓ2 norm that these facts imply."""
+        corner = math.sqrt(sum(max(abs(a), abs(b)) ** 2 for a, b in zip(self.lower, self.upper, strict=True)))
+        return corner if self.norm is None else min(corner, self.norm)
+
+
+class Known(np.ndarray[Any, np.dtype[np.float64]]):
+    """A matrix that carries its :class:`Features`.
+
+    Rows may be taken from it and the facts stay; with other columns they are gone. They are knowledge
+    and not trust: estimators clip the rows to them all the same.
+    """
+
+    features: Features | None
+
+    def __array_finalize__(self, origin: Any) -> None:
+        features = getattr(origin, "features", None)
+        fits = features is not None and self.ndim == 2 and self.shape[1] == len(features.names)
+        self.features = features if fits else None
+
+
+def known(matrix: NDArray[np.float64], features: Features) -> Known:
+    """``matrix`` with its facts."""
+    result = np.asarray(matrix, dtype=np.float64).view(Known)
+    if result.ndim != 2 or result.shape[1] != len(features.names):
+        raise InvalidValue("matrix", result.shape, f"of {len(features.names)} columns")
+    result.features = features
+    return result
+
+
+def box(bounds: Any, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower and upper bounds of each feature, from a pair of numbers or of arrays."""
+    requirement = "a pair (lower, upper) of numbers, or of one number per feature"
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise InvalidValue("bounds", bounds, requirement)
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(b, dtype=float), (width,)).copy() for b in bounds)
+    except (TypeError, ValueError):
+        raise InvalidValue("bounds", bounds, f"{requirement}, of which there are {width}") from None
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower < upper).all()):
+        raise InvalidValue("bounds", bounds, "finite, lower below upper")
+    return lower, upper

@@ -1,0 +1,246 @@
+"""CSV and Parquet files as tables of an embedded DuckDB, opened by their metadata alone.
+
+DuckDB would guess the dialect and the types of a CSV file from its rows, and refuse rows that do not
+fit its guess; both depend on the data. Here the first line gives the names, every column is read as
+text, and what becomes of the text is decided row by row (see :mod:`tacit.data.cleaning`). A line
+that has too few fields or is longer than 2 MB is left out, and one that is not UTF-8 wherever the
+query needs that field; surplus fields are ignored. It is read in one piece: DuckDB's parallel reader
+guesses where rows begin, and one quoted line break at such a place would cost millions of rows.
+
+Of a Parquet file only the columns that are asked for are named to DuckDB, which otherwise looks at the
+extremes of all of them, and fails on a time that it cannot hold. If one that is asked for is of such a type,
+Arrow copies the columns into a table of DuckDB's, once (:func:`_copied`).
+
+What a row is, the file says: a quotation mark that opens and does not close makes one row of many, and
+text in a Parquet file that is not UTF-8 cannot be read at all. That files keep to their format is an
+assumption of every guarantee, see :data:`WELL_FORMED`.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ibis.expr.types as ir
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.data.frames import cast, readable
+from tacit.errors import InvalidValue, SourceMissing
+
+__all__ = ["WELL_FORMED", "Part", "paths_of", "tables_of", "unchanged"]
+
+WELL_FORMED = "the files keep to their format: quotation marks closed, text in UTF-8"
+Part = tuple[ir.Table, Mapping[str, str]]
+"""A stored table, and under which name it has each of its columns."""
+
+Load = Callable[[], None]
+_Layout = tuple[str | None, tuple[str, ...], tuple[tuple[str, bool], ...]]
+"""Delimiter (None for Parquet), names, and of each column its type and whether Arrow has to read it."""
+
+_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+_READABLE = "Name CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files."
+
+
+def paths_of(source: Any) -> list[str] | None:
+    """The files meant by a path, a glob or a list of them; None if it is neither."""
+    if isinstance(source, (str, os.PathLike)):
+        return _found(os.fspath(source))
+    if not isinstance(source, (list, tuple)) or not source:
+        return None
+    if not all(isinstance(part, (str, os.PathLike)) for part in source):
+        return None
+    return list(dict.fromkeys(path for part in source for path in _found(os.fspath(part))))
+
+
+def _found(name: str | bytes) -> list[str]:
+    path = os.path.expanduser(os.fsdecode(name))
+    if os.path.isfile(path):
+        return [os.path.abspath(path)]
+    if os.path.isdir(path):
+        inside = os.path.join(os.fsdecode(name), "*.parquet")
+        raise SourceMissing(f"{path!r} is a folder.", f"Name the files in it: {inside!r}.", path=path)
+    if glob.has_magic(path):
+        files = sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+        if files:
+            return [os.path.abspath(file) for file in files]
+        raise SourceMissing(f"No file matches {path!r}.", "Check folder and pattern.", path=path)
+    folder = os.path.dirname(os.path.abspath(path))
+    advice = "Check the name." if os.path.isdir(folder) else f"There is no folder {folder!r}."
+    raise SourceMissing(f"There is no file {path!r}.", advice, path=path)
+
+
+@contextmanager
+def unchanged(paths: Sequence[str]) -> Iterator[None]:
+    """Raise :class:`~tacit.errors.SourceMissing` if a file is written to or replaced in the meantime.
+
+    A query may read a file twice, first to count the rows of each person and then to add them up.
+    """
+    before = [_stamp(path) for path in paths]
+    yield
+    for path, seen in zip(paths, before, strict=True):
+        if _stamp(path) != seen:
+            problem = f"{path!r} has changed while it was read."
+            raise SourceMissing(problem, "Ask again when nobody writes to it.", path=path)
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    """What changes when a file is written to or replaced; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def tables_of(
+    connection: Any, paths: Sequence[str], delimiter: str, wanted: Collection[str | None]
+) -> tuple[list[Part], Load]:
+    """One table for all files that have the same columns, in the same order and of the same types.
+
+    Of Parquet files it has the ``wanted`` columns only. The second result is to be called before the tables
+    are read.
+    """
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\\':
+        raise InvalidValue("delimiter", delimiter, "one character, such as ',' or ';'")
+    alike: dict[_Layout, list[str]] = {}
+    for path in paths:
+        alike.setdefault(_layout(path, delimiter, wanted), []).append(path)
+    parts: list[Part] = []
+    loads: list[Load] = []
+    for (mark, names, kinds), files in alike.items():
+        place = f"files{len(parts)}"
+        if mark is not None:
+            parts.append(_csv(connection, place, files, names, mark))
+        elif any(by_arrow for _, by_arrow in kinds):
+            part, load = _copied(connection, place, files, names)
+            parts.append(part)
+            loads.append(load)
+        else:
+            parts.append(_parquet(connection, place, files, names))
+
+    def load_all() -> None:
+        for load in loads:
+            load()
+
+    return parts, load_all
+
+
+def _layout(path: str, delimiter: str, wanted: Collection[str | None]) -> _Layout:
+    lowered = path.lower()
+    try:
+        if lowered.endswith(_PARQUET):
+            with pq.ParquetFile(path) as file:
+                stored, columns = file.schema_arrow, file.schema
+                _distinct(path, stored.names, [name.lower() for name in stored.names])
+                leaves = [columns.column(place) for place in range(len(columns))]
+                old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+            kinds = {name: stored.field(name).type for name in stored.names if name in wanted}
+            by_arrow = [_by_arrow(kind) or name in old for name, kind in kinds.items()]
+            return None, tuple(kinds), tuple(zip(map(str, kinds.values()), by_arrow, strict=True))
+        if lowered.endswith(_TEXT):
+            mark = "\t" if delimiter == "," and lowered.removesuffix(".gz").endswith(".tsv") else delimiter
+            names = _header(path, mark)
+            return mark, _distinct(path, names, names), ()
+    except (OSError, EOFError, pa.ArrowException) as error:
+        reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        raise SourceMissing(f"{path!r} cannot be read{reason}.", _READABLE, path=path) from None
+    raise SourceMissing(f"{path!r} is no kind of file that is known by its ending.", _READABLE, path=path)
+
+
+def _header(path: str, delimiter: str) -> tuple[str, ...]:
+    """The names in the first line, empty for one that stands there twice or is not UTF-8.
+
+    If the file has no line of names, this is somebody's row. So nothing in it is complained of here: whether
+    the declared columns are among the names is all that matters.
+    """
+    start: Any = gzip.open if path.lower().endswith(".gz") else open
+    names: list[str] = []
+    with (
+        start(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
+        suppress(csv.Error),
+    ):
+        names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    times = Counter(names)
+    return tuple(name if times[name] == 1 and _is_utf8(name) else "" for name in names) or ("",)
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _distinct(path: str, names: Sequence[str], seen: Sequence[str]) -> tuple[str, ...]:
+    """The names, if no two are seen as the same."""
+    twice = [name for name, times in Counter(filter(None, seen)).items() if times > 1]
+    if twice:
+        problem = f"{path!r} has more than one column {twice[0]!r}."
+        raise SourceMissing(problem, "Rename all but one of them.", path=path)
+    return tuple(names)
+
+
+def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str], delimiter: str) -> Part:
+    stored = {name: f"c{place}" for place, name in enumerate(names) if name}
+    columns = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(names)))
+    files = ", ".join(_quoted(glob.escape(path)) for path in paths)
+    connection.con.execute(
+        f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv([{files}], columns = {{{columns}}}, "
+        f"auto_detect = false, header = true, delim = {_quoted(delimiter)}, quote = '\"', escape = '\"', "
+        "ignore_errors = true, strict_mode = false, parallel = false, hive_partitioning = false)"
+    )
+    return connection.table(view), stored
+
+
+def _parquet(connection: Any, view: str, paths: Sequence[str], names: Sequence[str]) -> Part:
+    """``can_have_nan``: DuckDB 2 otherwise answers isnan(x) from minimum and maximum, which leave NaN out."""
+    files = ", ".join(_quoted(glob.escape(path)) for path in paths)
+    columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    connection.con.execute(
+        f"CREATE TEMP VIEW {view} AS SELECT {columns or '1 AS nothing'} FROM "
+        f"read_parquet([{files}], hive_partitioning = false, can_have_nan = true)"
+    )
+    return connection.table(view), {name: name for name in names if name}
+
+
+def _by_arrow(stored: pa.DataType) -> bool:
+    """Whether DuckDB may fail on a value of this type in a Parquet file, or Ibis does not know its type.
+
+    DuckDB multiplies milliseconds by a thousand, and Ibis has no name for nanoseconds with a zone.
+    """
+    if not pa.types.is_timestamp(stored):
+        return False
+    return stored.unit == "ms" or (stored.unit == "ns" and stored.tz is not None)
+
+
+def _copied(connection: Any, name: str, paths: Sequence[str], names: Sequence[str]) -> tuple[Part, Load]:
+    """An empty table with these columns, and what copies them from the files into it, batch by batch."""
+    with pq.ParquetFile(paths[0]) as file:
+        stored = {column: file.schema_arrow.field(column).type for column in names}
+    kinds = {column: kind if pa.types.is_decimal(kind) else readable(kind) for column, kind in stored.items()}
+    layout = pa.schema(kinds.items())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=list(names)):
+                    columns = [cast(batch.column(column), kind, exact=True) for column, kind in kinds.items()]
+                    yield pa.record_batch(columns, schema=layout)
+
+    def fill(rows: pa.Table | pa.RecordBatchReader) -> None:
+        connection.con.register("incoming", rows)
+        connection.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM incoming")
+        connection.con.unregister("incoming")
+
+    fill(layout.empty_table())
+    part = connection.table(name), {column: column for column in names}
+    return part, lambda: fill(pa.RecordBatchReader.from_batches(layout, batches()))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,388 @@
+"""Sources: where the rows are, and the cleaned table that the questions are asked of.
+
+:func:`connect` looks at names and types of columns and at nothing else; no row is read before
+:meth:`Source.run`. Files and frames are read by a DuckDB of our own, an Ibis table stays where it is.
+
+>>> import pandas as pd
+>>> from tacit.schema import Column, Schema
+>>> schema = Schema({"age": Column("integer", bounds=(0, 120))})
+>>> source = connect(pd.DataFrame({"age": [41, 230, None, "n/a"]}), schema)
+>>> source.run(source.table)["age"].tolist()
+[41, 120, <NA>, <NA>]
+>>> source.close()
+"""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import tempfile
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import ibis
+import ibis.expr.operations as ops
+import ibis.expr.types as ir
+import pandas as pd
+import pyarrow as pa
+
+from tacit.data import cleaning
+from tacit.data.files import WELL_FORMED, Part, paths_of, tables_of, unchanged
+from tacit.data.frames import Frame, frame_of
+from tacit.data.pruning import prune
+from tacit.data.silence import silent
+from tacit.data.stored import stored_of
+from tacit.errors import EngineFailed, InvalidValue, SourceMissing
+from tacit.schema import Column, Schema
+
+__all__ = ["UNIT", "Source", "connect", "text_of"]
+
+UNIT = "__unit__"
+"""The column of the cleaned table that tells the units apart."""
+
+RAW = "__raw__"
+STORED = "the names and types in which the frame stores its columns were decided without the rows"
+"""What is assumed of a frame. ``pd.read_csv``, say, lets one row decide the type of a whole column."""
+
+_UNNAMED = (
+    "A CSV file begins with a line of names, each of them once; this one may have no first line of column "
+    "names, or another delimiter: if so, name that delimiter. The line is not shown: it may be someone's row."
+)
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def encode(text: str) -> bytes:
+    """DuckDB's own; a cast to bytes would fail on anything but ASCII."""
+    raise NotImplementedError
+
+
+class Source:
+    """Rows behind a schema, cleaned.
+
+    ``table`` has the declared columns, in the schema's order and each in the one type of its kind:
+    integer int64, number float64 (never NaN), boolean, date, category and text string (int64 where
+    the categories are numbers); NULL where a value is missing. If the unit is a group, :data:`UNIT`
+    tells the groups apart, and rows without one are left out. Columns for :meth:`key` follow. ``steady``
+    says that reading it twice in one query gives the same rows, which somebody else's view may not.
+
+    Guarantee: each row of ``table`` depends on one row of the source, and nothing that a row holds
+    makes :meth:`run` fail, except lines that break the file format itself.
+    """
+
+    def __init__(
+        self, table: ir.Table, schema: Schema, connection: Any, *, show_engine_errors: bool = False,
+        load: Callable[[], None] | None = None, release: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.table = table
+        self.backend: str = connection.name
+        self.steady = release is not None
+        self.assumptions: tuple[str, ...] = ()
+        self.files: Sequence[str] = ()
+        self._schema = schema
+        self._connection = connection
+        self._show = show_engine_errors
+        self._load = load
+        self._closed = False
+        self._release = weakref.finalize(self, release or (lambda: None))
+
+    def run(self, expression: ir.Table) -> pd.DataFrame:
+        """The result of a query: whole numbers exact (``Int64`` where some are NULL), dates as dates.
+
+        If the engine fails, its message, its warnings and its log are withheld.
+        """
+        self.require_open()
+        with unchanged(self.files):
+            return self._run(expression)
+
+    def _run(self, expression: ir.Table) -> pd.DataFrame:
+        with ExitStack() as silence:
+            if not self._show:
+                silence.enter_context(silent(self._connection))
+            try:
+                if self._load is not None:
+                    self._load()
+                    self._load = None
+                return _frame(_result(self._connection, prune(expression)))
+            except Exception as error:
+                if self._show:
+                    problem = f"The engine could not run a query: {error}"
+                    raise EngineFailed(problem, engine=self.backend) from error
+        raise EngineFailed(
+            "The engine could not run a query; what it said is withheld, for it may quote the data.",
+            "Check memory, disk space and whether the files are whole; whoever may see the data can open it "
+            "with show_engine_errors=True.",
+            engine=self.backend,
+        )
+
+    def require_open(self) -> None:
+        """Raise unless there is still something to read from."""
+        if self._closed:
+            raise SourceMissing("The source is closed.", "Open it again.")
+
+    def key(self, table: ir.Table, name: str) -> ir.Value:
+        """What to group ``table`` by for the categories of a column: cheaper than the column itself.
+
+        ``table`` is :attr:`table` or made from it, row by row. The keys that come back are not yet looked
+        up; :meth:`category` does that, and undeclared ones fall away after the grouping.
+        """
+        raw = RAW + name
+        return self.bytewise(table[raw if raw in table.columns and self._coded(name) else name])
+
+    def bytewise(self, value: ir.Value) -> ir.Value:
+        """Text to group by. Somebody else's engine may take ``Ann`` and ``ANN`` for the same text, and
+        let one row decide how the group is called; bytes are themselves everywhere."""
+        if self.steady or not value.type().is_string():
+            return value
+        return encode(value) if self.backend == "duckdb" else value.cast("binary")
+
+    def unit(self, table: ir.Table) -> ir.Value:
+        """The unit of each row of ``table``: the one column by which units are bounded, counted and joined.
+
+        Two units are equal in it just if they are the same; see :func:`tacit.data.cleaning.unit`.
+        """
+        return self.bytewise(table[UNIT])
+
+    def category(self, name: str, key: Any) -> Any:
+        """The category that a key of a grouped result stands for: a declared one, ``other`` or None."""
+        key = text_of(key)
+        if self._coded(name):
+            return cleaning.category(self._schema[name], key)
+        if pd.isna(key):
+            return None
+        return key.item() if hasattr(key, "item") else key
+
+    def _coded(self, name: str) -> bool:
+        return name in self._schema.columns and cleaning.coded(self._schema[name])
+
+    def close(self) -> None:
+        """Let go of the data, and of the connection if it was made here."""
+        self._closed = True
+        self._load = None
+        self._release()
+
+
+def text_of(key: Any) -> Any:
+    """A key of a grouped result, as text again if it was grouped by its bytes."""
+    return bytes(key).decode("utf-8", "replace") if isinstance(key, (bytes, bytearray)) else key
+
+
+def connect(
+    source: Any,
+    schema: Schema,
+    *,
+    delimiter: str = ",",
+    memory_limit: str | None = None,
+    show_engine_errors: bool = False,
+) -> Source:
+    """The cleaned table behind ``source``; only its metadata are read.
+
+    ``source``
+        path, glob or list of paths of CSV files (``.csv``, ``.tsv``, also ``.gz``; UTF-8, the first line
+        names the columns) or Parquet files; a pandas, polars or pyarrow frame, left unchanged until closed;
+        or an Ibis table on DuckDB or Spark, of which see :mod:`tacit.data.stored`. What an Ibis expression
+        does to the rows of its table comes before the cleaning, and is as public as the schema.
+    ``delimiter``
+        of CSV files. Files that end in ``.tsv`` are separated by tabs.
+    ``memory_limit``
+        of the embedded engine, such as ``"1GB"``; what does not fit is written to a private folder.
+    ``show_engine_errors``
+        lets the engine's own messages through, which may quote the data.
+
+    Raises :class:`~tacit.errors.SourceMissing` where there is nothing to read, a declared column is
+    absent, or it is stored in a type that cannot be what is declared. All of these are public.
+    """
+    _check_names(schema)
+    names = [*schema.columns, schema.unit.column]
+    stored = stored_of(source, names) if isinstance(source, ir.Table) else None
+    paths, frame = (stored.paths, stored.frame) if stored else (paths_of(source), frame_of(source))
+    if stored is None and paths is None and frame is None:
+        kinds = "a path, a glob or list of paths, a pandas, polars or pyarrow frame, or an Ibis table"
+        raise InvalidValue("source", type(source).__name__, kinds)
+    load: Callable[[], None] | None = None
+    release: Callable[[], None] | None = None
+    if stored is not None and stored.connection is not None:
+        connection = stored.connection
+    else:
+        connection, release = _embedded(memory_limit)
+    try:
+        parts: list[Part]
+        named = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Ibis 12 calls DuckDB 2 by old names
+            if frame is not None:
+                part, load = _registered(connection, frame, schema)
+                parts = [part]
+            elif paths is not None:
+                wanted = names if stored is None else stored.used(names)
+                parts, load = tables_of(connection, paths, delimiter, wanted)
+                named = all(path.lower().endswith((".parquet", ".pq")) for path in paths)
+                if stored is not None:
+                    parts = [_itself(stored.on(table)) for table, _ in parts]
+            else:
+                assert stored is not None
+                parts = [_itself(_without_nan(stored.here(), connection.name))]
+        if frame is None:
+            parts = [(table, {k: v for k, v in names.items() if k != UNIT}) for table, names in parts]
+        cleaned = [_cleaned(table, names, schema, connection.name, named) for table, names in parts]
+        _require_one_type_of_unit(parts, schema)
+    except BaseException:
+        if release is not None:
+            release()
+        raise
+    table = cleaned[0] if len(cleaned) == 1 else ibis.union(*cleaned)
+    made = Source(
+        table, schema, connection, show_engine_errors=show_engine_errors, load=load, release=release
+    )
+    if paths is not None:
+        made.assumptions = (WELL_FORMED,)
+        made.files = paths
+    if frame is not None:
+        made.assumptions = (STORED,)
+    return made
+
+
+def _itself(table: ir.Table) -> Part:
+    return table, {name: name for name in table.columns}
+
+
+def _without_nan(table: ir.Table, engine: str) -> ir.Table:
+    """NULL for NaN, where somebody else's DuckDB may not see it.
+
+    DuckDB 2 answers isnan(x) and comparisons from a Parquet file's minimum and maximum, which leave NaN out;
+    of exp(x), which is NaN just where x is, it knows neither.
+    """
+    if engine != "duckdb":
+        return table
+    floats = [name for name, stored in table.schema().items() if stored.is_floating()]
+    return table.mutate(
+        **{name: ibis.ifelse(table[name].exp().isnan(), ibis.null("float64"), table[name]) for name in floats}
+    )
+
+
+def _check_names(schema: Schema) -> None:
+    """Engines do not tell ``age`` from ``Age``, and would bound one by the other's bounds."""
+    for name, times in Counter(name.lower() for name in schema.columns).items():
+        if times > 1:
+            alike = [column for column in schema.columns if column.lower() == name]
+            raise InvalidValue("columns", alike, "different in more than upper and lower case", "Rename one.")
+        if name == UNIT or name.startswith(RAW):
+            raise InvalidValue("column", name, f"named neither {UNIT} nor {RAW}…", "Rename it.")
+
+
+def _embedded(memory_limit: str | None) -> tuple[Any, Callable[[], None]]:
+    """A DuckDB of our own, which spills into a private folder, and what ends both."""
+    folder = tempfile.mkdtemp(prefix="tacit-")
+    limits = {} if memory_limit is None else {"memory_limit": memory_limit}
+    connection = ibis.duckdb.connect(temp_directory=folder, autoinstall_known_extensions=False, **limits)
+
+    def release() -> None:
+        with suppress(Exception):
+            connection.disconnect()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    return connection, release
+
+
+def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Callable[[], None]]:
+    """An empty table of the frame's types, and what puts the values into it."""
+    _require(frame.names, schema, shown=True)
+    wanted: list[tuple[str, str, Column | None]]
+    wanted = [(name, name, column) for name, column in schema.columns.items()]
+    if schema.unit.column is not None:
+        wanted.append((UNIT, schema.unit.column, None))
+    places: dict[str, tuple[int, Column | None]] = {}
+    for label, name, column in wanted:
+        if frame.names.count(name) > 1:
+            raise SourceMissing(f"The frame has two columns {name!r}.", "Rename one of them.", column=name)
+        places[label] = frame.names.index(name), column
+    stored = {label: f"c{i}" for i, label in enumerate(places)}
+    layout = pa.schema([(stored[label], frame.kind(*place)) for label, place in places.items()])
+    connection.con.register("frame", layout.empty_table())
+
+    def load() -> None:
+        taken = frame.taken([place for place, _ in places.values()])
+        values = [taken.values(i, column) for i, (_, column) in enumerate(places.values())]
+        connection.con.register("frame", pa.table(values, schema=layout))
+
+    return (connection.table("frame"), stored), load
+
+
+def _require(names: Iterable[Any], schema: Schema, *, shown: bool) -> None:
+    """Raise unless all declared columns are there.
+
+    What a CSV file without a line of names has in its first line is somebody's row, and not ``shown``: the
+    message is then the same, whatever is there.
+    """
+    known = [name for name in names if isinstance(name, str)]
+    for name in (*schema.columns, schema.unit.column):
+        if name is None or name in known:
+            continue
+        if not shown:
+            raise SourceMissing(f"The source has no column {name!r}.", _UNNAMED, column=name)
+        lowered = {column.lower(): column for column in known}
+        close = difflib.get_close_matches(name.lower(), lowered, cutoff=0.5)
+        alike = " or ".join(repr(lowered[word]) for word in close)
+        advice = f"Did you mean {alike}?" if close else f"It has {', '.join(map(repr, known)):.200}."
+        raise SourceMissing(f"The source has no column {name!r}.", advice, column=name)
+
+
+def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: str, named: bool) -> ir.Table:
+    """Parsed in one step and bounded in the next, so that no value is parsed more than once."""
+    if UNIT not in names:
+        _require(names, schema, shown=named)
+    columns: dict[str, ir.Value] = {}
+    for name, column in schema.columns.items():
+        stored = table[names[name]]
+        if not cleaning.accepts(stored.type(), column):
+            raise _unreadable(name, stored, f"a column of {column.type}")
+        columns[name] = cleaning.parsed(stored, column, engine)
+    if schema.unit.column is not None:
+        stored = table[names.get(UNIT) or names[schema.unit.column]]
+        key = cleaning.unit(stored)
+        if key is None:
+            raise _unreadable(schema.unit.column, stored, "the unit")
+        columns[UNIT] = key
+    table = table.select(**columns).view()
+    if UNIT in columns:
+        table = table.filter(table[UNIT].notnull())
+    coded = [name for name, column in schema.columns.items() if cleaning.coded(column)]
+    return table.select(
+        **{name: cleaning.bounded(table[name], column) for name, column in schema.columns.items()},
+        **{name: table[name] for name in columns if name == UNIT},
+        **{RAW + name: table[name] for name in coded},
+    )
+
+
+def _require_one_type_of_unit(parts: list[Part], schema: Schema) -> None:
+    """In another type the same unit may look like another one, and would count twice."""
+    name = schema.unit.column
+    if name is not None and len({table[names[name]].type() for table, names in parts if name in names}) > 1:
+        problem = f"The files store the unit {name!r} in different types."
+        raise SourceMissing(problem, "Store it in the same type in all of them.", column=name)
+
+
+def _unreadable(name: str, stored: ir.Value, declared: str) -> SourceMissing:
+    problem = f"Column {name!r} is stored as {stored.type()}, which cannot be {declared}."
+    return SourceMissing(problem, "Declare another type, or convert the column first.", column=name)
+
+
+def _result(connection: Any, expression: ir.Table) -> pa.Table:
+    if connection.name == "pyspark" and not expression.op().find(ops.InMemoryTable):
+        query = connection.raw_sql(connection.compile(expression))
+        if hasattr(query, "toArrow"):  # Ibis goes through pandas, where whole numbers beside NULL are floats
+            return query.toArrow()
+    return connection.to_pyarrow(expression)
+
+
+def _frame(result: pa.Table) -> pd.DataFrame:
+    """As pandas, with no whole number turned into a float."""
+    nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.bool_(): pd.BooleanDtype()}
+    columns = {}
+    for name, column in zip(result.column_names, result.columns, strict=True):
+        kind = nullable.get(column.type) if column.null_count else None
+        columns[name] = column.to_pandas(types_mapper=None if kind is None else lambda _, kind=kind: kind)
+    return pd.DataFrame(columns)

@@ -1,0 +1,1 @@
+"""Private linear models: the losses, the solver, and the places where noise can enter."""

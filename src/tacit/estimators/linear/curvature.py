@@ -1,0 +1,84 @@
+"""How far a fitted weight may be off: bought, for the Hessian that tells it is private."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import events
+from tacit.data.arithmetic import products
+from tacit.estimators.linear.losses import Loss
+from tacit.estimators.linear.noise import Task
+from tacit.estimators.linear.rows import Rows
+from tacit.mechanisms import Gaussian, Norm
+from tacit.randomness import Source
+from tacit.relations import histogram_sensitivity
+
+__all__ = ["CurvaturePurchase", "weight_covariance"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CurvaturePurchase:
+    """The Hessian of the losses at released weights, H = Σ w·xxᵀ, with noise.
+
+    A row adds w·xxᵀ with w at most the curvature of the loss and ‖x‖ ≤ 1, of Frobenius norm at most the
+    curvature; the inner product of two such matrices is not negative, so replacing one row by another
+    moves H by at most √2 times that, like a histogram. The upper triangle, off the diagonal times √2, is a
+    vector of the same norm, and gets Gaussian noise for δ > 0, ℓ2 noise for δ = 0.
+
+    Where the slope of a loss is capped, w jumps to 0, so the score that decides on it is computed from the
+    row alone; the rounding of a matrix product by other rows would move their w too.
+    """
+
+    epsilon: float
+    delta: float
+    task: Task
+
+    @property
+    def _mechanism(self) -> Gaussian | Norm:
+        moved = self.task.unit.rows * self.task.loss.curvature * histogram_sensitivity(self.task.relation, 2)
+        if self.delta == 0:
+            return Norm(moved, self.epsilon)
+        return Gaussian(moved, epsilon=self.epsilon, delta=self.delta)
+
+    @property
+    def event(self) -> events.Event:
+        """What it costs."""
+        return self._mechanism.event
+
+    def buy(self, rows: Rows, weights: Array, source: Source) -> Array:
+        """A lower bound of H, but for what noise does with a probability of about one in a hundred."""
+        exact = np.zeros((rows.width, rows.width))
+        for x, y in rows.blocks():
+            root = x * np.sqrt(self.task.loss.weights(products(x, weights), y))
+            exact += root.T @ root
+        upper = np.triu_indices(rows.width)
+        unfolded = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+        noisy = np.zeros_like(exact)
+        noisy[upper] = replace(self._mechanism, random_state=source)(exact[upper] * unfolded) / unfolded
+        values, vectors = np.linalg.eigh(noisy + np.triu(noisy, 1).T)
+        return np.asarray((vectors * np.maximum(values - self._largest(rows.width), 0.0)) @ vectors.T)
+
+    def _largest(self, width: int) -> float:
+        """About the largest eigenvalue of the noise: √2·σ·√width for a symmetric Gaussian matrix."""
+        mechanism = self._mechanism
+        if isinstance(mechanism, Norm):
+            spread = mechanism.sensitivity / mechanism.epsilon * math.sqrt(width * (width + 1) / 2 + 1)
+        else:
+            spread = mechanism.sensitivity * mechanism.event.noise_multiplier
+        return spread * (math.sqrt(2 * width) + 2)
+
+
+def weight_covariance(loss: Loss, hessian: Array, penalty: float, tilt: float, added: float) -> Array:
+    """The covariance of weights fitted with noise ``tilt`` per weight in the objective and ``added`` on top.
+
+    To first order Θ̂ − Θ = (H + λ)⁻¹(score + b): the score of a well-specified model has covariance H.
+    """
+    identity = np.eye(len(hessian))
+    inverse = np.linalg.inv(hessian + penalty * identity)
+    return np.asarray(inverse @ (hessian + tilt**2 * identity) @ inverse + added**2 * identity)

@@ -1,0 +1,135 @@
+"""Noise in the objective: a random linear term, then the minimum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from tacit import _gaussian, _objective, events
+from tacit.errors import CalibrationError
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
+from tacit.estimators.linear.newton import certified, reachable
+from tacit.estimators.linear.noise.place import Array, Place, Task, gaussians, radial
+from tacit.estimators.linear.rows import Rows
+from tacit.mechanisms import Gaussian, Norm
+from tacit.randomness import Source
+from tacit.relations import Relation
+
+__all__ = ["Objective"]
+
+FINISH = 0.002
+"""Share of ε that pays for stopping before the exact minimum."""
+FINISH_DELTA = 0.01
+"""The same share of δ."""
+FINISH_SPREAD = 1e-4
+"""Standard deviation of the noise that covers it, where weights are of order 1 to 100."""
+
+
+REACHED = 1e-7
+"""A gradient that rounding leaves within reach of float64 for a hundred million rows."""
+
+
+class Objective(Place):
+    """Objective perturbation: min Σℓ + λ/2‖Θ‖² + ⟨b, Θ⟩, with approximate minima perturbed once more.
+
+    Proof, for rows with ‖x‖ ≤ 1 and one unit more. Since b = −∇J(Θ), the density of the exact minimum is
+    that of b times det ∇²J. One row changes ln det by at most c (``Loss.log_determinant``) and shifts b by
+    its gradient, of norm at most L.
+
+    * δ = 0 (Chaudhuri, Monteleoni and Sarwate 2011): b has density ∝ exp(−ε′‖b‖/L), so the loss is at most
+      ε′ + c, with no slack and no n in it. Replacing a row shifts b by 2L; of the two determinants one is
+      at least that of the rest and the other at most e^c times it, so c stays.
+    * δ > 0: b is Gaussian, and :class:`tacit.events.ObjectivePerturbation` bounds the loss tightly
+      (Redberg, Koskela and Wang 2023): the row's gradient lies on the line along x wherever it is taken.
+
+    A solver stops somewhere near the minimum. Stopping at ‖∇J‖ ≤ γ leaves it within γ/λ, so what is
+    released, the exact minimum plus an error of two neighbours that differ by at most 2γ/λ, plus noise
+    for that, is the composition of both (Iyengar et al. 2019). A few thousandths of ε pay for it.
+
+    λ is chosen, where it is not given, as the standard deviation of b: an estimate without any data
+    behind it is then b/λ, of order one.
+    """
+
+    name = "objective"
+    losses = (Logistic, HuberHinge, Softmax)
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self._bound = task.sensitivity(task.loss.lipschitz)
+        spent, failing = task.epsilon * (1 - FINISH), task.delta * (1 - FINISH_DELTA)
+        (self._pure if task.delta == 0 else self._gaussian)(spent, failing)
+        self.notes.append(f"penalty {self.penalty:.4g}, noise {self.spread:.4g} per weight of the gradient")
+
+    def _log_determinant(self, penalty: float) -> float:
+        return self.task.unit.rows * self.task.loss.log_determinant(penalty)
+
+    def _pure(self, spent: float, failing: float) -> None:
+        task = self.task
+        root = math.sqrt(task.size + 1) * self._bound
+
+        def left(penalty: float) -> float:
+            return spent - self._log_determinant(penalty)
+
+        if task.penalty is None:
+            self.penalty = _gaussian.smallest(lambda x: x * left(x) >= root, root / spent)
+        else:
+            self.penalty = task.penalty
+        self._rate = self._left(left(self.penalty), spent) / self._bound
+        self.spread = math.sqrt(task.size + 1) / self._rate
+        final = task.epsilon - spent
+        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(task.size)))
+        self._finish: Norm | Gaussian = Norm(2 * self._tolerance / self.penalty, final)
+        self.event = events.Pure(task.epsilon)
+
+    def _gaussian(self, spent: float, failing: float) -> None:
+        task = self.task
+        rows = task.unit.rows * (2 if task.relation is Relation.REPLACE_ONE else 1)
+        directions = min(task.loss.directions * rows, task.size)
+
+        def made(multiplier: float) -> events.ObjectivePerturbation:
+            penalty = multiplier * self._bound if task.penalty is None else task.penalty
+            return events.ObjectivePerturbation(multiplier, self._log_determinant(penalty), directions)
+
+        def private(multiplier: float) -> bool:
+            event = made(multiplier)
+            profile = _objective.profile(multiplier, event.log_determinant, directions, spent)
+            return float(profile) <= failing
+
+        if task.penalty is not None:
+            self._left(spent - self._log_determinant(task.penalty), spent)
+        multiplier = _gaussian.smallest(private, 1.0)
+        self.spread = multiplier * self._bound
+        self.penalty = self.spread if task.penalty is None else task.penalty
+        last = _gaussian.noise_multiplier(task.epsilon - spent, task.delta - failing)
+        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty / (2 * last))
+        self._finish = Gaussian(2 * self._tolerance / self.penalty, noise_multiplier=last)
+        self.event = events.Compose((made(multiplier), self._finish.event))
+
+    def _reachable(self, wished: float) -> float:
+        """The gradient to stop at, in reach of float64 for a tilt of the size that there will be."""
+        tilt = self.spread * math.sqrt(self.task.size)
+        return reachable(self.task.loss, self.penalty, tilt, max(wished, REACHED), self._bound)
+
+    def _left(self, left: float, spent: float) -> float:
+        if left <= 0:
+            raise CalibrationError(
+                f"A penalty this small alone spends more than ε = {spent:.4g}.",
+                "Use a smaller C, or leave it out so that it is chosen.",
+                epsilon=self.task.epsilon,
+                delta=self.task.delta,
+            )
+        return left
+
+    def solve(self, rows: Rows, source: Source) -> Array:
+        shape = (rows.width, rows.outputs)
+        if self.task.delta == 0:
+            tilt = radial(source, shape) / self._rate
+        else:
+            tilt = self.spread * gaussians(source, shape)
+        near = certified(self.task.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
+        return np.asarray(replace(self._finish, random_state=source)(near))
+
+    def spreads(self) -> tuple[float, float]:
+        return self.spread, FINISH_SPREAD

@@ -1,0 +1,332 @@
+"""Tallies: what is counted of a model's predictions on hold-out rows, in blocks of fixed cells.
+
+Each row falls into exactly one cell of every block, one cell of each being for rows that count nowhere. What
+the cells are is public; only :meth:`Task.measure` sees rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
+
+from tacit import _validate
+from tacit.data import given
+from tacit.errors import InvalidValue
+from tacit.evaluation import figures as made
+from tacit.evaluation.asking import Asking, Read
+from tacit.randomness import Source
+from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
+
+__all__ = ["DRAWS", "Task", "task_of"]
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+DRAWS = 500
+"""How often data and noise are simulated to find intervals."""
+
+_STEPS = 2**20
+_CONFIDENCE_BINS = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is counted: public facts alone."""
+
+    kind: str
+    classes: tuple[Any, ...]
+    bins: int
+    scored: str
+    """``"probability"``, ``"decision"``, or ``"none"`` where the model only predicts."""
+    groups_of: Mapping[str, tuple[Any, ...]]
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes a group is counted by."""
+        return 4 if self.kind == "two classes" else 2
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        """The number of cells of each block, the last being for rows that count nowhere."""
+        if self.kind == "regression":
+            return {"sums": 6}
+        if self.kind == "two classes":
+            first = {"scores": 2 * self.bins + 1}
+        else:
+            confident = {"confidence": 2 * _CONFIDENCE_BINS + 1} if self.scored == "probability" else {}
+            first = {**confident, "confusion": len(self.classes) ** 2 + 1}
+        by_group = {f"by {name}": len(each) * self.outcomes + 1 for name, each in self.groups_of.items()}
+        return {**first, **by_group}
+
+    def sensitivity(self, relation: Relation, norm: int) -> float:
+        """How far one row moves the vector of all blocks, in ℓ1 or ℓ2."""
+        if self.kind == "regression":
+            count = sum_sensitivity(1, 1, relation)
+            moves = [count, *[sum_sensitivity(0, 1, relation)] * 4, sum_sensitivity(-1, 1, relation)]
+            return _STEPS * (sum(moves) if norm == 1 else math.sqrt(sum(move**2 for move in moves)))
+        blocks = len(self.blocks)
+        return histogram_sensitivity(relation, norm) * (blocks if norm == 1 else math.sqrt(blocks))
+
+    def asked(self, model: Any, bounds: Any = None) -> Asking:
+        """What a model is asked about each row, by what it is able to answer."""
+        if self.kind == "regression":
+            return Asking(model, "predict", 1, _numbers(1), bounds)
+        count = len(self.classes)
+        if self.scored == "probability":
+            return Asking(model, "predict_proba", count, _numbers(count), bounds)
+        if self.scored == "decision":
+            return Asking(model, "decision_function", count, _numbers(count) if count > 2 else _odds, bounds)
+        return Asking(model, "predict", count, _votes(self.classes), bounds)
+
+    def measure(
+        self,
+        model: Any,
+        X: Any,
+        y: Array,
+        labels: Mapping[str, Array],
+        keep: Array | None,
+        public: bool,
+        bounds: Any = None,
+    ) -> tuple[Int64, dict[str, float]]:
+        """The exact vector; for public rows also the figures that bins and rounding would blur.
+
+        Rows that are not to ``keep`` count nowhere at all: as one unit may have any number of them, not
+        even the cell for rows that fall nowhere may see them.
+        """
+        keep = np.ones(len(y), dtype=bool) if keep is None else keep
+        scores, valid = self.asked(model, bounds).scores(X, len(y), public)
+        scores, valid = scores[keep], valid[keep]
+        if self.kind == "regression":
+            return self._sums(scores[:, 0], y[keep], valid, public)
+        truth = given.places(y[keep], self.classes)
+        valid &= (truth >= 0) & np.isfinite(scores).all(axis=1)
+        free: dict[str, float] = {}
+        if self.kind == "two classes":
+            score = scores[:, 1]
+            predicted = (score > 0.5).astype(np.int64)
+            bin_of = np.searchsorted(made.edges(self.bins)[1:-1], score, side="left")
+            vectors = [_counted(2 * bin_of + truth, valid, 2 * self.bins)]
+            outcome = 2 * predicted + truth
+            if public and len(set(truth[valid].tolist())) == 2:
+                free["auroc"] = float(roc_auc_score(truth[valid], score[valid]))
+                free["brier"] = float(np.mean((score[valid] - truth[valid]) ** 2))
+        else:
+            count = len(self.classes)
+            predicted = scores.argmax(axis=1)
+            outcome = (predicted == truth).astype(np.int64)
+            vectors = [_counted(truth * count + predicted, valid, count**2)]
+            if self.scored == "probability":
+                top = np.clip(np.nan_to_num(scores.max(axis=1, initial=0.0)), 0.0, 1.0)
+                place = np.clip(np.ceil(top * _CONFIDENCE_BINS).astype(np.int64) - 1, 0, _CONFIDENCE_BINS - 1)
+                vectors.insert(0, _counted(2 * place + outcome, valid, 2 * _CONFIDENCE_BINS))
+        for name, categories in self.groups_of.items():
+            group = given.places(labels[name][keep], categories)
+            cells = len(categories) * self.outcomes
+            vectors.append(_counted(group * self.outcomes + outcome, valid & (group >= 0), cells))
+        return np.concatenate(vectors), free
+
+    def _sums(self, predicted: Array, y: Array, valid: Array, public: bool) -> tuple[Int64, dict[str, float]]:
+        low, high = self.bounds
+        guess, truth = given.real(predicted), given.real(y)
+        valid = valid & np.isfinite(guess) & np.isfinite(truth)
+        guess, truth, width = guess[valid], truth[valid], high - low
+        free: dict[str, float] = {}
+        if public and len(truth) > 1:
+            free = {
+                "mae": float(mean_absolute_error(truth, guess)),
+                "rmse": float(np.sqrt(mean_squared_error(truth, guess))),
+                "r2": float(r2_score(truth, guess)),
+            }
+        truth, guess = np.clip(truth, low, high), np.clip(guess, low, high)
+        r, u = np.clip(np.abs(truth - guess) / width, 0, 1), np.clip(2 * ((truth - low) / width) - 1, -1, 1)
+        columns = [np.ones_like(r), r, r**2, r**4, u, u**2]
+        return np.array([int(np.rint(each * _STEPS).astype(np.int64).sum()) for each in columns]), free
+
+    def split(self, vector: Array) -> dict[str, Float64]:
+        """The blocks, over the last axis."""
+        ends = np.cumsum(list(self.blocks.values()))[:-1]
+        scale = _STEPS if self.kind == "regression" else 1
+        return dict(zip(self.blocks, np.split(vector / scale, ends, axis=-1), strict=True))
+
+    def with_total(self, vector: Array, rows: int) -> Array:
+        """The nearest vector whose blocks add up to a public number of rows."""
+        if self.kind == "regression":
+            return np.array([rows * _STEPS, *vector[1:]])
+        return np.concatenate(
+            [block + (rows - block.sum()) / len(block) for block in self.split(vector).values()]
+        )
+
+    def figures(self, vector: Array) -> made.Figures:
+        """Every figure, over the last axis."""
+        blocks = self.split(vector)
+        if self.kind == "regression":
+            return made.regression(blocks["sums"], self.bounds[1] - self.bounds[0])
+        if self.kind == "two classes":
+            found = made.binary(blocks["scores"], self.bins)
+            if self.scored != "probability":
+                del found["brier"], found["calibration error"]
+        else:
+            confident = blocks.get("confidence")
+            found = made.multiclass(confident, blocks["confusion"], len(self.classes), _CONFIDENCE_BINS)
+        for name, categories in self.groups_of.items():
+            found.update(made.group_figures(name, blocks[f"by {name}"], categories, self.outcomes))
+        return found
+
+    def limits(self, name: str) -> tuple[float, float]:
+        """The range of a figure."""
+        if name == "r2":
+            return -math.inf, 1.0
+        return 0.0, self.bounds[1] - self.bounds[0] if self.kind == "regression" else 1.0
+
+    def simulated(self, vector: Array, noise: Any, source: Source) -> tuple[Float64, Float64]:
+        """A plausible truth behind what was released, and releases from other rows of the same source."""
+        counts = self.kind != "regression"
+        truths, samples = [], []
+        for block in self.split(vector).values():
+            uniforms = source.uniforms(DRAWS * len(block)).reshape(DRAWS, len(block))
+            truth, sample = made.simulate(block, uniforms, counts=counts)
+            truths.append(truth)
+            samples.append(sample)
+        scale = 1 if counts else _STEPS
+        drawn = np.concatenate(samples, axis=-1) * scale
+        if noise is not None:
+            drawn = drawn + noise(np.zeros(drawn.shape, dtype=np.int64))
+        return np.concatenate(truths) * scale, drawn
+
+    def off_by(self, vector: Array) -> Float64 | None:
+        """The calibration error times the number of rows: a norm, so errors obey the triangle inequality."""
+        blocks = self.split(vector)
+        if self.scored != "probability":
+            return None
+        if self.kind == "two classes":
+            return made.off_by(blocks["scores"], self.bins)
+        return made.confidence_off_by(blocks["confidence"], _CONFIDENCE_BINS)
+
+    def intervals(
+        self, vector: Array, values: Mapping[str, float], truth: Float64, drawn: Float64, confidence: float
+    ) -> dict[str, tuple[float, float]]:
+        """Where each figure lies, from what was released and simulations of it."""
+        own, centre, draws = (self.figures(each) for each in (vector, truth, drawn))
+        found = {}
+        for name, value in values.items():
+            high = self.limits(name)[1]
+            given: tuple[Any, Any, Any] = value, float(centre[name]), draws[name]
+            if name == "rmse":
+                one, two, three = (signed**2 * np.sign(signed) for signed in given)
+                ends = made.interval(one, two, three, confidence, (0.0, high**2))
+                found[name] = math.sqrt(ends[0]), math.sqrt(ends[1])
+            elif name.endswith(" gap"):
+                attribute, what = name.removesuffix(" gap").rsplit(": ", 1)
+                keys = [f"{attribute}={category}: {what}" for category in self.groups_of[attribute]]
+                one, two, three = (np.array([each[key] for key in keys]) for each in (own, centre, draws))
+                found[name] = made.gap_interval(one, two, three, confidence)
+            else:
+                found[name] = made.interval(*given, confidence, self.limits(name))
+        off = self.off_by(drawn - truth)
+        if off is not None and "calibration error" in found and not math.isnan(values["calibration error"]):
+            total = float(next(iter(self.split(vector).values()))[:-1].sum())
+            radius = float(np.quantile(off, (1 + confidence) / 2)) / total
+            low, high = found["calibration error"]
+            found["calibration error"] = max(0.0, min(low, values["calibration error"] - radius)), high
+        return found
+
+    def by_group(self, figures: Mapping[str, float | None]) -> dict[str, dict[str, dict[str, float | None]]]:
+        """The figures of groups, by name and category, and ``"gap"``."""
+        nested: dict[str, dict[str, dict[str, float | None]]] = {}
+        for name, categories in self.groups_of.items():
+            parts = {str(category): f"{name}={category}: " for category in categories}
+            parts["gap"] = f"{name}: "
+            nested[name] = {
+                part: {key.removeprefix(start).removesuffix(" gap"): value
+                       for key, value in figures.items() if key.startswith(start)}
+                for part, start in parts.items()
+            }  # fmt: skip
+        return nested
+
+
+def task_of(
+    model: Any, bins: int, groups_of: Mapping[str, Any], target_bounds: Any, y: Array, public: bool
+) -> Task:
+    """What will be counted, from the model and the parameters."""
+    if is_regressor(model):
+        if groups_of:
+            raise InvalidValue("groups_of", sorted(groups_of), "left out for a regressor")
+        return Task("regression", (), 0, "none", {}, _bounds(target_bounds, y if public else None))
+    if not is_classifier(model):
+        raise InvalidValue("model", type(model).__name__, "a fitted classifier or regressor")
+    classes = getattr(model, "classes_", None)
+    if classes is None or len(classes) < 2:
+        raise InvalidValue(
+            "model", type(model).__name__, "fitted, with two classes_ or more", "Call fit first."
+        )
+    if _validate.count("bins", bins, 2) % 2 or bins > 1000:
+        raise InvalidValue("bins", bins, "even and at most 1000", "One half has to be an edge.")
+    able = [how for how in ("predict_proba", "decision_function") if hasattr(model, how)]
+    scored = (
+        {"predict_proba": "probability", "decision_function": "decision"}.get(able[0], "none")
+        if able
+        else "none"
+    )
+    declared = {}
+    for name, pair in groups_of.items():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not len(pair[1]):
+            example = "groups_of={'sex': (labels, ['Female', 'Male'])}."
+            raise InvalidValue(f"groups_of[{name!r}]", type(pair).__name__, "labels and categories", example)
+        declared[str(name)] = tuple(pair[1])
+    kind = "two classes" if len(classes) == 2 else "more classes"
+    return Task(kind, tuple(classes), bins, scored, declared)
+
+
+def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:
+    if stated is None and public is not None:
+        finite = (values := given.real(public))[np.isfinite(values)]
+        return (float(finite.min()), float(finite.max()) + 1e-9) if len(finite) else (0.0, 1.0)
+    advice = "They are public knowledge about the target: target_bounds=(0, 100)."
+    if stated is None or isinstance(stated, str) or len(stated) != 2:
+        raise InvalidValue("target_bounds", stated, "a pair (low, high) for a regressor", advice)
+    low, high = (_validate.finite("target_bounds", bound) for bound in stated)
+    if not low < high or not math.isfinite(high - low):
+        raise InvalidValue("target_bounds", stated, "ordered, low first", advice)
+    return low, high
+
+
+def _numbers(width: int) -> Read:
+    """So many numbers for each row."""
+
+    def read(output: Any, rows: int) -> Float64:
+        return given.real(np.ravel(output)).reshape(rows, width)
+
+    return read
+
+
+def _odds(output: Any, rows: int) -> Float64:
+    """One decision for each row, as the probabilities of two classes whose odds it is the logarithm of."""
+    decision = given.real(np.ravel(output)).reshape(rows)
+    above = np.where(np.isfinite(decision), expit(decision), np.nan)
+    return np.column_stack([1 - above, above])
+
+
+def _votes(classes: tuple[Any, ...]) -> Read:
+    """A 1 for the class that is predicted; NaN where that is none of the classes."""
+
+    def read(output: Any, rows: int) -> Float64:
+        labels = output if isinstance(output, np.ndarray) else given.column("predictions", output)
+        place = given.places(labels.reshape(rows), classes)
+        return np.where(place[:, None] < 0, np.nan, place[:, None] == np.arange(len(classes)))
+
+    return read
+
+
+def _counted(cells: Array, valid: Array, number: int) -> Int64:
+    """Rows by cell, those that are not valid in one more."""
+    return np.bincount(np.where(valid, cells, number), minlength=number + 1).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Whatever was fitted, in a file with its guarantee: save, load, describe."""

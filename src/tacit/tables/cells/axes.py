@@ -1,0 +1,242 @@
+"""Axes: public partitions of the rows, by category or by bins of a numeric column."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tacit import _validate
+from tacit.errors import InvalidValue
+from tacit.schema import Column, Schema
+from tacit.tables.cells.values import Value, bounds_of, number_of, numeric
+
+if TYPE_CHECKING:
+    from tacit.data.source import Source
+
+__all__ = ["Axis", "Bins", "Categories", "Grid", "bins_of", "key_axis"]
+
+MOST_KEYS = 100_000
+"""The most groups or cells one axis may have."""
+
+MOST_BINS = 2_000
+"""The most bins between edges, each of which is a comparison in the query."""
+
+
+class Axis:
+    """A public list of cells; every row falls into one of them or, where it is missing, into none."""
+
+    column: str
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        raise NotImplementedError
+
+    def labels(self) -> pd.Index:
+        """What the cells are called."""
+        raise NotImplementedError
+
+    def key(self, source: Source, table: ir.Table) -> ir.Value:
+        """What the engine groups by."""
+        raise NotImplementedError
+
+    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+        """The cell of each key that the engine found, −1 for none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Categories(Axis):
+    """The declared categories of a column, in their declared order."""
+
+    column: str
+    names: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.names)
+
+    def labels(self) -> pd.Index:
+        return pd.Index(list(self.names), name=self.column)
+
+    def key(self, source: Source, table: ir.Table) -> ir.Value:
+        return source.key(table, self.column)
+
+    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+        places = {name: place for place, name in enumerate(self.names)}
+        found = [places.get(source.category(self.column, key), -1) for key in keys]
+        return np.array(found, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Grid(Axis):
+    """Every step of a numeric column's scale."""
+
+    value: Value
+
+    @property
+    def column(self) -> str:  # type: ignore[override]
+        """The column of the value."""
+        return self.value.column
+
+    @property
+    def size(self) -> int:
+        return self.value.scale.width + 1
+
+    def labels(self) -> pd.Index:
+        scale = self.value.scale
+        return pd.Index([self.value.natural(scale.at(i)) for i in range(self.size)], name=self.column)
+
+    @property
+    def _itself(self) -> bool:
+        """Whether to group by the value itself, which engines do faster than by an expression of it."""
+        return self.value.whole and self.value.scale.step == 1
+
+    def key(self, source: Source, table: ir.Table) -> ir.Value:
+        return self.value.bounded(table) if self._itself else self.value.steps(table)
+
+    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+        lower = int(self.value.scale.lower) if self._itself else 0
+        return _whole(keys - lower)
+
+
+@dataclass(frozen=True)
+class Bins(Axis):
+    """[e0, e1), [e1, e2), …, the last bin closed; values outside fall into none."""
+
+    column: str
+    type: str
+    edges: tuple[float, ...]
+    names: tuple[Any, ...]
+    inside: bool = False
+    """Whether every value of the column lies between the first edge and the last."""
+
+    @property
+    def size(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def _width(self) -> float | None:
+        """w where ⌊(x − e0)/w⌋ is the bin of every x; None where the edges are not that regular.
+
+        Subtracting, dividing by a positive number and rounding down never reverse an order, in
+        floating point either, so it is enough that each edge and the number just below it come out right.
+        """
+        edges = np.array(self.edges)
+        if not np.isfinite(edges).all():
+            return None
+        width = (self.edges[-1] - self.edges[0]) / self.size
+        below = np.nextafter(edges[1:], -np.inf)
+        at, before = (np.floor((points - edges[0]) / width) for points in (edges, below))
+        exact = (at == np.arange(self.size + 1)).all() and (before == np.arange(self.size)).all()
+        return width if exact else None
+
+    def labels(self) -> pd.Index:
+        return pd.IntervalIndex.from_breaks(list(self.names), closed="left", name=self.column)
+
+    def key(self, source: Source, table: ir.Table) -> ir.Value:
+        number = numeric(table, self.column, self.type)
+        width = self._width
+        if width is not None and self.inside:
+            place = ((number.cast("float64") - self.edges[0]) / width).floor().cast("int64")
+            return ibis.ifelse(place == self.size, self.size - 1, place)
+        inside = number.notnull()
+        if math.isfinite(self.edges[0]):
+            inside &= number >= self.edges[0]
+        if math.isfinite(self.edges[-1]):
+            inside &= number <= self.edges[-1]
+        return ibis.ifelse(inside, self._search(number, 0, self.size), ibis.null("int64"))
+
+    def _search(self, number: ir.NumericValue, first: int, last: int) -> ir.IntegerValue:
+        """The bin among first … last − 1, by bisection: log2 comparisons a row, exact at the edges."""
+        if last - first == 1:
+            return ibis.literal(first, "int64")
+        middle = (first + last) // 2
+        return ibis.ifelse(
+            number < self.edges[middle],
+            self._search(number, first, middle),
+            self._search(number, middle, last),
+        )
+
+    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+        return _whole(keys)
+
+
+def _whole(keys: pd.Series) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = keys.fillna(-1).to_numpy(dtype=np.int64)
+    return found
+
+
+def key_axis(schema: Schema, name: str) -> Axis:
+    """The public keys of a column that is grouped by."""
+    column = schema[name]
+    if column.categories is not None:
+        extra = () if column.other is None else (column.other,)
+        return Categories(name, (*column.categories, *extra))
+    if column.type in ("integer", "date") and column.bounds is not None:
+        from tacit.tables.cells.values import value_of
+
+        grid = Grid(value_of(schema, name, None))
+        if grid.value.scale.step == 1 and grid.size <= MOST_KEYS:
+            return grid
+    raise InvalidValue(
+        "by",
+        name,
+        "a column whose keys are public",
+        "Declare its categories, or whole-number bounds, in the schema; or discover its keys with keys().",
+    )
+
+
+def bins_of(schema: Schema, name: str, edges: int | Sequence[Any] | None) -> Axis:
+    """The bins of a histogram: categories, equal bins between the bounds, or the edges given."""
+    column = schema[name]
+    if edges is None and column.categories is None and (column.type == "number" or column.bounds is None):
+        raise InvalidValue(
+            "edges", None, f"given for the column {name!r}", "Name edges, or a number of bins."
+        )
+    if edges is None:
+        return key_axis(schema, name)
+    if column.categories is not None and column.type != "integer":
+        raise InvalidValue("edges", edges, f"left out: {name!r} has categories")
+    if isinstance(edges, int):
+        return _equal_bins(name, column, _validate.count("edges", edges, 1))
+    if isinstance(edges, str) or not hasattr(edges, "__len__") or len(edges) < 2:
+        raise InvalidValue("edges", edges, "a number of bins, or at least two increasing edges")
+    numbers = [_edge(name, column, edge) for edge in edges]
+    if any(a >= b for a, b in itertools.pairwise(numbers)):
+        raise InvalidValue("edges", list(edges), "increasing")
+    return _bins(name, column, numbers, list(edges))
+
+
+def _edge(name: str, column: Column, edge: Any) -> float:
+    if isinstance(edge, float) and math.isinf(edge):
+        return edge
+    return number_of(name, Column("number") if column.type == "integer" else column, edge)
+
+
+def _equal_bins(name: str, column: Column, count: int) -> Axis:
+    low, high = bounds_of(name, column, None)
+    numbers = np.linspace(low, high, count + 1).tolist()
+    if column.type == "date":
+        numbers = sorted({round(number) for number in numbers})
+    value = Value(name, column.type, scale=None, clipped=False)  # type: ignore[arg-type]
+    return _bins(name, column, numbers, [value.natural(number) for number in numbers])
+
+
+def _bins(name: str, column: Column, numbers: list[float], names: list[Any]) -> Axis:
+    if len(numbers) - 1 > MOST_BINS:
+        raise InvalidValue("edges", len(numbers), f"such that there are at most {MOST_BINS} bins")
+    shown = [pd.Timestamp(edge) for edge in names] if column.type == "date" else names
+    bounded = column.bounds is not None or column.type == "boolean"
+    low, high = bounds_of(name, column, None) if bounded else (-math.inf, math.inf)
+    inside = numbers[0] <= low and high <= numbers[-1]
+    return Bins(name, column.type, tuple(numbers), tuple(shown), inside)

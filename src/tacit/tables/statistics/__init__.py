@@ -1,0 +1,1 @@
+"""Statistics: which cells each one needs, and how value and interval are read off them."""

@@ -1,0 +1,143 @@
+"""Routes are tried out before they are used: what is said to be one example's must be that example's alone.
+
+What a model does with its rows can be followed only so far; there are always ways to move them that
+nobody thought of. So routes are tried on a batch like the one at hand, its numbers a little shaken and
+the parameters too, so that nothing is 0 by chance. Of all losses but one example's are multiplied by
+0: whatever is then found in another example's row is not that example's, and the routes are not used.
+Where the model draws no random numbers, the gradient found must also be that of plain backpropagation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.training import tree
+from tacit.training.gradients.fallback import Loss
+from tacit.training.gradients.layers import Piece, Weights
+from tacit.training.gradients.routes import Parts, Routes
+from tacit.training.gradients.tape import OtherRows
+from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.state import guarded
+
+# Pieces and losses of a batch, by the routes; the arguments are those of the engine.
+Taped = Callable[[Parts, Loss, Any, Any, Routes, int], tuple[dict[str, Piece], Tensor, Recording]]
+
+_FEWEST, _MOST = 3, 64
+_SHAKEN = 0.05
+_ELSEWHERE = 1e-9
+
+
+def holds(parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped) -> bool:
+    """Whether the routes keep examples apart, and find what plain backpropagation finds."""
+    entries = tree.examples(inputs, targets)
+    size = max(_FEWEST, min(entries, _MOST))
+    rows = torch.arange(size) % entries
+    with torch.random.fork_rng(devices=[]), _shaken(parts):
+        torch.default_generator.manual_seed(0)
+
+        def pick(leaf: Any) -> Any:
+            return leaf.index_select(0, rows.to(leaf.device)).detach() if tree.batched(leaf) else leaf
+
+        inputs, targets = tree.mapped(pick, (inputs, targets))
+        try:
+            losses, same = _plain(parts, loss, shaken := tree.mapped(_shake, inputs), targets)
+            inputs = shaken
+        except (IndexError, RuntimeError):
+            # Numbers that a model takes for places in a table may leave it when they are shaken.
+            losses, same = _plain(parts, loss, inputs, targets)
+        finite = losses.detach().isfinite().nonzero()[:, 0].tolist()
+        for row in sorted({finite[0], finite[len(finite) // 2], finite[-1]}) if finite else ():
+            if not _apart(parts, loss, inputs, targets, routes, taped, row, losses if same else None):
+                return False
+    return True
+
+
+def _apart(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped, row: int,
+    losses: Tensor | None,
+) -> bool:  # fmt: skip
+    size = tree.examples(inputs, targets)
+    torch.default_generator.manual_seed(1)
+
+    def only(outputs: Any, targets: Any) -> Tensor:
+        values = loss(outputs, targets)
+        kept = torch.arange(size, device=values.device) == row
+        return torch.where(kept, values, torch.zeros_like(values))
+
+    try:
+        pieces, _, _ = taped(parts, only, inputs, targets, routes, size)
+    except OtherRows:
+        return False
+    with torch.no_grad(), torch.autocast(_device(parts), enabled=False):
+        squares = {name: piece.squares() for name, piece in pieces.items()}
+        if any(len(each) != size for each in squares.values()):
+            return False
+        whole = sum(float(each.sum()) for each in squares.values())
+        for each in squares.values():
+            each[row] = 0
+            if not float(each.max()) <= _ELSEWHERE * whole:
+                return False
+        if losses is None:
+            return True
+        ones = Weights(torch.ones(size, device=losses.device))
+        found = {name: piece.weighted(ones.to(_wide(parts, name))) for name, piece in pieces.items()}
+    names = [name for name in parts.trainable if name not in routes.fallback]
+    chosen = [parts.trainable[name] for name in names]
+    with guarded(parts.model, loss, (), resumed=True):
+        plain = torch.autograd.grad(losses[row], chosen, retain_graph=True, allow_unused=True)
+    for name, parameter, grad in zip(names, chosen, plain, strict=True):
+        expected = torch.zeros_like(parameter) if grad is None else grad
+        got = found.get(name, torch.zeros_like(parameter))
+        coarse = 1e-3 if torch.finfo(parameter.dtype).bits >= 32 else 0.1
+        apart = float((got.double() - expected.double()).norm())
+        if not apart <= coarse * float(expected.double().norm()) + 1e-5 * whole**0.5:
+            return False
+    return True
+
+
+def _plain(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> tuple[Tensor, bool]:
+    """The losses, in a graph, and whether gradients can be compared: no random numbers, no autocast."""
+    args, kwargs = tree.arguments(inputs)
+    found = []
+    with torch.enable_grad():
+        for seed in (1, 2):
+            torch.default_generator.manual_seed(seed)
+            with guarded(parts.model, loss, (inputs, targets)):
+                found.append(loss(parts.model(*args, **kwargs), targets))
+    random = not torch.equal(found[0].detach().nan_to_num(), found[1].detach().nan_to_num())
+    return found[0], not random and found[0].requires_grad and not torch.is_autocast_enabled(_device(parts))
+
+
+@contextmanager
+def _shaken(parts: Parts) -> Iterator[None]:
+    """Within, parameters and buffers are others than they were, and afterwards to the bit the same."""
+    every: list[Tensor] = [*parts.trainable.values(), *parts.model.buffers()]
+    before = [each.detach().clone() for each in every]
+    try:
+        with torch.no_grad():
+            for parameter in parts.trainable.values():
+                parameter.add_(torch.randn_like(parameter) * (_SHAKEN * (parameter.abs().mean() + _SHAKEN)))
+        yield
+    finally:
+        with torch.no_grad():
+            for each, kept in zip(every, before, strict=True):
+                each.copy_(kept)
+
+
+def _shake(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
+        return leaf
+    return leaf.nan_to_num(0.0, 1.0, -1.0) * (1 + _SHAKEN * torch.randn_like(leaf))
+
+
+def _device(parts: Parts) -> str:
+    return next(iter(parts.trainable.values())).device.type
+
+
+def _wide(parts: Parts, name: str) -> torch.dtype:
+    return torch.promote_types(parts.trainable[name].dtype, torch.float32)

@@ -1,0 +1,1 @@
+"""Named architectures, fixed features for images, and trained networks as files."""

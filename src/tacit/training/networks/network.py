@@ -1,0 +1,245 @@
+"""Trained networks with what is known about them: kept in one file, and used without its maker's code."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tacit.data.examples import Found, valid_labels
+from tacit.errors import InvalidValue, ModelUnreadable
+from tacit.guarantee import Guarantee
+from tacit.training import past, saving
+from tacit.training.data import Examples, InMemory, Pair
+from tacit.training.networks.architectures import architecture, fixed_part
+from tacit.training.sampling import Rows
+
+Array = NDArray[Any]
+
+TITLES = {
+    "linear": "linear classifier",
+    "mlp": "network with a hidden layer",
+    "cnn": "convolutional network",
+    "scattering": "linear classifier on scattering features",
+    "resnet": "residual network",
+}
+_CHUNK = 192
+"""Examples that are scored together, always so many; tiles of matrix products divide 2⁶·3."""
+_ROUNDED_BY_PLACE = ("scattering",)
+"""Architectures whose Fourier transforms round an example by its place among the others."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to the numbers of an example: bytes ÷ 255, then (x − mean) ÷ std by channel.
+
+    ``mean`` and ``std`` are public: one for all, or one for each channel, or none.
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The inputs as the network takes them, float32."""
+        values = inputs.float() / 255 if inputs.dtype == torch.uint8 else inputs.float()
+        if (self.mean, self.std) == ((0.0,), (1.0,)):
+            return values
+        shape = (1, -1, *[1] * (values.dim() - 2))
+        mean, std = (torch.tensor(each).reshape(shape) for each in (self.mean, self.std))
+        return (values - mean) / std
+
+    def check(self, shape: Sequence[int]) -> None:
+        """Refuse numbers of channels that are not those of the examples."""
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, shape[0]):
+                raise InvalidValue(name, values, f"one number, or one for each of {shape[0]} channels")
+        if min(self.std) <= 0:
+            raise InvalidValue("std", self.std, "above 0")
+
+
+@dataclass
+class Network:
+    """A trained network of a named architecture, with its guarantee and what is public about its run."""
+
+    architecture: str
+    shape: tuple[int, ...]
+    classes_: tuple[Any, ...]
+    prepare: Preparation
+    model: nn.Sequential
+    run: tuple[tuple[str, str], ...] = ()
+    """What the run did, in words, for people to read."""
+    guarantee_: Guarantee | None = None
+    evaluations: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def new(cls, name: str, shape: Sequence[int], classes: Sequence[Any], prepare: Preparation) -> Network:
+        """A network not trained yet."""
+        prepare.check(shape)
+        return cls(name, tuple(shape), tuple(classes), prepare, architecture(name, shape, len(classes)))
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"{TITLES[self.architecture]} of {len(self.classes_)} classes"
+
+    @property
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of what was trained, by name."""
+        return {name: tuple(each.shape) for name, each in self.model.named_parameters()}
+
+    @property
+    def made_of(self) -> tuple[tuple[str, str], ...]:
+        """Public facts about the network, in words."""
+        pixels = "bytes ÷ 255, other numbers as they are"
+        if self.prepare != Preparation():
+            mean, std = (", ".join(f"{x:g}" for x in each) for each in (self.prepare.mean, self.prepare.std))
+            pixels += f"; less {mean}, divided by {std}"
+        names = ", ".join(map(str, self.classes_))
+        return (
+            ("architecture", self.architecture),
+            ("one example", " × ".join(map(str, self.shape))),
+            ("numbers", pixels),
+            ("classes", f"{len(self.classes_)}: {names}" if len(names) < 60 else str(len(self.classes_))),
+            ("parameters", f"{sum(each.numel() for each in self.model.parameters()):,}"),
+        )
+
+    def split(self) -> tuple[nn.Sequential | None, nn.Module]:
+        """The part to be computed once, if any, and the part to be trained, which share their layers."""
+        fixed = fixed_part(self.model)
+        return fixed, self.model if fixed is None else self.model[len(fixed) :]
+
+    def predict_proba(self, inputs: Array) -> NDArray[np.float64]:
+        """The probability of each class for each example; NaN where the numbers of one are not finite.
+
+        How a product of matrices rounds an example may depend on how many there are, so that it is called
+        with blocks of one size, filled up with zeros; or of one example, where its place matters too.
+        """
+        parts = []
+        size = 1 if self.architecture in _ROUNDED_BY_PLACE else _CHUNK
+        with torch.no_grad():
+            for start in range(0, len(inputs), size):
+                ready = self.prepare(_tensor(inputs[start : start + size]))
+                filled = ready.new_zeros(size, *ready.shape[1:])
+                filled[: len(ready)] = ready
+                scores = self.model(filled)[: len(ready)].double().softmax(1)
+                scores[~ready.flatten(1).isfinite().all(1)] = torch.nan
+                parts.append(scores.numpy())
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
+
+    def save(self, path: saving.PATH, *, overwrite: bool = False) -> None:
+        """Write weights, guarantee and public facts into one safetensors file."""
+        if self.guarantee_ is None:
+            raise InvalidValue("network", "not trained", "trained first")
+        known = {
+            "architecture": self.architecture, "shape": self.shape, "classes": self.classes_,
+            "mean": self.prepare.mean, "std": self.prepare.std, "run": self.run,
+            "evaluations": self.evaluations,
+        }  # fmt: skip
+        facts = saving.kept_facts(self.model, self.guarantee_)
+        facts["network"] = json.dumps(known, ensure_ascii=False)
+        saving.write(path, self.model.state_dict(), facts, overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class Unnamed:
+    """Weights with a guarantee whose architecture is somebody's own code, as ``trainer.save`` writes them."""
+
+    tensors: dict[str, tuple[int, ...]]
+    guarantee_: Guarantee
+    title: str = "network"
+    run: tuple[tuple[str, str], ...] = ()
+    classes_: tuple[Any, ...] = ()
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def made_of(self) -> tuple[tuple[str, str], ...]:
+        """Public facts about the network, in words."""
+        count = sum(math.prod(shape) for shape in self.tensors.values())
+        return (("architecture", "not named in the file"), ("parameters and buffers", f"{count:,}"))
+
+
+def network_at(path: saving.PATH) -> Network | Unnamed:
+    """The network in a file that :meth:`Network.save` or :meth:`tacit.training.Trainer.save` wrote."""
+    tensors, facts, guarantee = saving.read_model(path, "tacit train --resume")
+    place = repr(os.fspath(path))
+    if "network" not in facts:
+        return Unnamed({name: tuple(each.shape) for name, each in tensors.items()}, guarantee)
+    try:
+        known = json.loads(facts["network"])
+        prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
+        made = Network.new(known["architecture"], known["shape"], known["classes"], prepare)
+        made.run = tuple((name, value) for name, value in known["run"])
+        made.evaluations = list(known["evaluations"])
+        for one in made.evaluations:
+            if one["guarantee"] is not None:
+                saving.claimed(json.dumps(one["guarantee"]), path)
+    except (KeyError, TypeError, ValueError):
+        raise ModelUnreadable(
+            f"{place} is of an architecture that this version of tacit does not know.", "Update tacit.",
+            path=path,
+        ) from None  # fmt: skip
+    saving.put(made.model, tensors)
+    past.mark(made.model, saving.runs_of(tensors, facts, guarantee))
+    made.guarantee_ = guarantee
+    return made
+
+
+def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy by example; 0, and so no gradient, for an example with the label −1."""
+    return F.cross_entropy(outputs, targets, ignore_index=-1, reduction="none")
+
+
+class Later(Examples):
+    """The examples of a source that are read when the first of them is wanted, once they are paid for."""
+
+    def __init__(
+        self, found: Found, classes: int, prepare: Preparation, fixed: nn.Module | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        self.found, self.classes, self.prepare, self.fixed, self.say = found, classes, prepare, fixed, say
+        self._read: InMemory | None = None
+
+    def __len__(self) -> int:
+        return self.found.rows
+
+    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+        """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
+        if self._read is None:
+            self._read = self._loaded()
+        for parts in self._read.batches(draws, size):
+            yield map(self._ready, parts)
+
+    def _loaded(self) -> InMemory:
+        self.say("Reading the examples")
+        inputs, labels = self.found.read()
+        assert labels is not None
+        targets = torch.from_numpy(valid_labels(labels, self.classes))
+        values = _tensor(inputs)
+        if self.fixed is not None:
+            self.say("Computing features")
+            chunks = torch.split(values, 1) or (values,)
+            values = torch.cat([self.fixed(self.prepare(chunk)).half() for chunk in chunks])
+        return InMemory(values, targets)
+
+    def _ready(self, pair: Pair) -> Pair:
+        inputs, targets = pair
+        return (self.prepare(inputs) if self.fixed is None else inputs.float()), targets
+
+
+def _tensor(values: Array) -> Tensor:
+    with np.errstate(all="ignore"):
+        if values.dtype.kind == "u" and values.dtype != np.uint8:
+            values = values.astype(np.float32)
+        elif values.dtype == np.longdouble:
+            values = values.astype(np.float64)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return torch.from_numpy(np.ascontiguousarray(values))

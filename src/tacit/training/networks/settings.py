@@ -1,0 +1,201 @@
+"""Settings of a run of a named architecture, each its recipe's unless chosen, and the trainer they make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tacit import _validate
+from tacit.errors import InvalidValue, ModelUnreadable
+from tacit.training import saving
+from tacit.training.clipping import CLIPPINGS, Quantile
+from tacit.training.networks.architectures import Recipe, recipe_of
+from tacit.training.networks.network import Network, loss
+from tacit.training.plan import Plan
+from tacit.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from tacit.ledger import Ledger
+    from tacit.relations import Relation
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+_ADAPTIVE_LR = 0.001
+_RECIPE_POPULATION = 60_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan(Plan):
+    """A plan that also says what the run was started with: it goes on from a checkpoint with nothing else."""
+
+    started: Mapping[str, Any] = field(hash=False)
+    """Options by name, as JSON knows them; public like the rest of the plan."""
+
+    def __post_init__(self) -> None:
+        self._set("started", _plain(self.started))
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a network is trained; public, and nothing here is read from data."""
+
+    batch_size: int
+    epochs: float
+    lr: float
+    momentum: float
+    optimizer: str
+    clip_norm: float
+    clipping: str
+    average: float | str | None
+    sampling: str
+
+    @classmethod
+    def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
+        """The recipe of the architecture, with whatever was chosen (is not None) in its place.
+
+        A run of more steps than the recipe takes has a learning rate that is smaller in proportion.
+        """
+        recipe = recipe_of(architecture)
+        made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
+        made |= {"clipping": "flat", "sampling": "poisson"}
+        made["batch_size"] = min(recipe.batch_size, population)
+        made |= {name: value for name, value in chosen.items() if value is not None}
+        _validate.choice("optimizer", made["optimizer"], OPTIMIZERS)
+        _validate.choice("clipping", made["clipping"], (*CLIPPINGS, "quantile"))
+        if made["optimizer"] != "sgd":
+            if chosen.get("momentum"):
+                raise InvalidValue("momentum", chosen["momentum"], f"left out for {made['optimizer']}")
+            made["momentum"] = 0.0
+            made["lr"] = made["lr"] if chosen.get("lr") is not None else _ADAPTIVE_LR
+        elif chosen.get("lr") is None:
+            made["lr"] *= _share(recipe, population, made["batch_size"], made["epochs"])
+        _validate.positive("lr", made["lr"])
+        if not 0 <= _validate.finite("momentum", made["momentum"]) < 1:
+            raise InvalidValue("momentum", made["momentum"], "in [0, 1)")
+        made["average"] = average_of(made["average"])
+        return cls(**made)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What :meth:`of` makes the same settings from, whatever the recipe."""
+        return asdict(self) | {"average": self.average or "none"}
+
+    def plan(
+        self, *, population: int, epsilon: float, delta: float, relation: Relation, started: Mapping[str, Any]
+    ) -> RunPlan:
+        """The plan of the run, with the noise that ε takes; a quantile adds 6 % to it at most.
+
+        ``started`` is what else the run is started with.
+        """
+        plain = self.clipping != "quantile"
+        made = RunPlan(
+            population=population, batch_size=self.batch_size, epochs=self.epochs,
+            clip_norm=self.clip_norm, epsilon=epsilon, delta=delta, sampling=self.sampling,
+            clipping=self.clipping if plain else "flat", relation=relation,
+            started={**started, **self.options},
+        )  # fmt: skip
+        if plain:
+            return made
+        count_noise = max(Quantile().count_noise, 1.5 * made.noise_multiplier / self.batch_size)
+        return replace(
+            made, clipping=Quantile(count_noise=count_noise), steps=0, noise_multiplier=0.0, epsilon=epsilon
+        )
+
+    def described(self, plan: Plan) -> tuple[tuple[str, str], ...]:
+        """What the run does, in words."""
+        batch = {
+            "poisson": f"each example with probability {plan.sampling_rate:.4g}, {plan.batch_size} expected",
+            "shuffle": f"the examples in turn, about {plan.batch_size}",
+            "fixed": f"{plan.batch_size} drawn at random",
+        }[plan.sampling]
+        clip = {
+            "flat": "gradients longer than {0:g} shortened to it",
+            "per-layer": "gradients shortened to {0:g} in all, each parameter's to an equal part",
+            "automatic": "every gradient made about {0:g} long",
+            "quantile": "gradients shortened to their median, for a part of the noise; {0:g} at first",
+        }[self.clipping]
+        momentum = f", momentum {self.momentum:g}" if self.optimizer == "sgd" else ""
+        average: dict[Any, str] = {None: "none", "tail": "of the second half of the steps"}
+        return (
+            ("population", f"{plan.population}, as declared"),
+            ("steps", f"{plan.steps} ({self.epochs:g} epochs)"),
+            ("a step sees", batch),
+            ("clipping", clip.format(plan.clip_norm)),
+            ("noise multiplier", f"{plan.noise_multiplier:.4g}"),
+            ("noise on the sum", f"standard deviation {plan.noise_multiplier * plan.sensitivity:.4g}"),
+            ("optimiser", f"{self.optimizer}, lr {self.lr:g}{momentum}"),
+            ("average", average.get(self.average, f"with decay {self.average}")),
+        )
+
+    def trainer(self, network: Network, plan: Plan, ledger: Ledger | None, **options: Any) -> Trainer:
+        """The trainer of the trainable part of a network; ``options`` are Trainer's."""
+        _, model = network.split()
+        makers: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        optimizer = (
+            torch.optim.SGD(model.parameters(), lr=self.lr, momentum=self.momentum)
+            if self.optimizer == "sgd"
+            else makers[self.optimizer](model.parameters(), lr=self.lr)
+        )
+        return Trainer(model, loss, optimizer, plan, ledger, average=self.average, **options)
+
+
+def _share(recipe: Recipe, population: int, batch_size: Any, epochs: Any) -> float:
+    steps = _validate.positive("epochs", epochs) * population / _validate.count("batch_size", batch_size, 1)
+    share = min(1.0, recipe.epochs * _RECIPE_POPULATION / recipe.batch_size / steps)
+    return float(f"{share:.2g}")
+
+
+def seeded_start(network: Network, seed: int) -> None:
+    """Draw the first weights anew from a seed, for tests."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in network.model.modules():
+            reset: Any = getattr(layer, "reset_parameters", None)
+            if reset is not None:
+                reset()
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the run in a checkpoint was started with; refuses options given now (not None) that differ."""
+    _, kept = saving.read(path)
+    try:
+        started: dict[str, Any] = json.loads(kept["checkpoint"])["plan"]["started"]
+    except KeyError:
+        raise ModelUnreadable(
+            f"{str(path)!r} is not the checkpoint of a run of tacit train.", "Name another file.", path=path
+        ) from None
+    for name, value in given.items():
+        if value is not None and _plain(value) != started.get(name):
+            raise InvalidValue(
+                f"--{name.replace('_', '-')}", value,
+                f"{_shown(started.get(name))}, with which the run in {path} was started",
+                "Leave it out to go on with that run; for another value start another, with a --checkpoint "
+                "of its own.",
+            )  # fmt: skip
+    return started
+
+
+def _shown(value: Any) -> str:
+    if value is None or value is False:
+        return "left out"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def average_of(given: float | str | None) -> float | str | None:
+    """A decay, "tail" or None, from those or from text."""
+    if given in (None, "tail"):
+        return given
+    if given == "none":
+        return None
+    try:
+        return _validate.open_probability("average", float(given or 0))
+    except ValueError:
+        raise InvalidValue("average", given, "a decay in (0, 1), 'tail' or 'none'") from None

@@ -1,0 +1,1 @@
+"""Several processes, sharded parameters, and threads that share a model."""
