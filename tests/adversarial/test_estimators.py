@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contract.mends import Scene, mend, replacing
 from tacit import Column, Schema
 from tacit.data import given
 from tacit.data.arithmetic import lengths
@@ -19,8 +20,9 @@ from tacit.data.preprocessor import Preprocessor
 from tacit.data.units import bounded_groups
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
+from tacit.estimators.linear import newton
+from tacit.estimators.linear import rows as prepared
 from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
-from tacit.estimators.linear.models import newton
 from tacit.estimators.linear.noise import PLACES, objective, output
 from tacit.estimators.linear.rows import Rows, Space
 from tacit.evaluation.evaluate import evaluate
@@ -147,8 +149,8 @@ def test_one_group_of_another_kind() -> None:
     assert len(set(given.group_numbers(times).tolist())) == 3
 
 
-def test_the_twin_that_converts_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one entry decided: the type of all the others, or an error."""
+def converts_all_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The twin: one entry decides the type of all the others."""
 
     def together(values: Any) -> Any:
         single = all(isinstance(value, (list, tuple)) and len(value) == 1 for value in values)
@@ -157,13 +159,24 @@ def test_the_twin_that_converts_all_at_once(monkeypatch: pytest.MonkeyPatch) -> 
             array[i] = value[0] if single else value
         return array
 
-    monkeypatch.setattr(given, "_objects", together)
-    monkeypatch.setattr(given, "_single", lambda value: value)
-    with pytest.raises(AssertionError):
-        test_one_label_of_another_kind_leaves_the_others_as_they_are(0, lambda y: [int(y)])
-    monkeypatch.setattr(given, "declared_matrix", lambda rows, width: given.matrix(rows))
-    with pytest.raises(InvalidValue):
-        test_one_row_of_another_length_or_type([1.0])
+    patch.setattr(given, "_objects", together)
+    patch.setattr(given, "_single", lambda value: value)
+
+
+def stacks_rows(patch: pytest.MonkeyPatch) -> None:
+    """The twin: rows are made into a matrix together, and one of another length is an error."""
+    patch.setattr(given, "declared_matrix", lambda rows, width: given.matrix(rows))
+
+
+@mend(10, "one label of another shape", twin=converts_all_at_once)
+def another_label(scene: Scene) -> None:
+    """``0`` among ``[0]``."""
+    test_one_label_of_another_kind_leaves_the_others_as_they_are(0, lambda y: [int(y)])
+
+
+@mend(10, "one row of another length", twin=stacks_rows, shows=InvalidValue)
+def another_row(scene: Scene) -> None:
+    test_one_row_of_another_length_or_type([1.0])
 
 
 # ------------------------------------------------------------------ rows on which a solver gives up
@@ -228,11 +241,16 @@ def test_the_solver_reaches_what_the_guarantee_needs(
     assert max(left) <= 1
 
 
-def test_a_solver_that_gives_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def gives_up(patch: pytest.MonkeyPatch) -> None:
     """The twin: a few steps, straight towards the minimum."""
-    monkeypatch.setattr(newton, "MOST_STEPS", 20)
-    monkeypatch.setattr(newton, "_stages", lambda *given: iter(()))
-    assert max(gradients_left(monkeypatch, LinearSVC, {"corner": 1e-4}, *HARD["separable"])) > 1
+    patch.setattr(newton, "MOST_STEPS", 20)
+    patch.setattr(newton, "_stages", lambda *given: iter(()))
+
+
+@mend(9, "rows on which a solver gives up", twin=gives_up)
+def hard_to_solve(scene: Scene) -> None:
+    left = gradients_left(scene.patch, LinearSVC, {"corner": 1e-4}, *HARD["separable"])
+    assert 0 < max(left) <= 1, f"stopped at {max(left)} times the gradient that the guarantee allows"
 
 
 def test_penalties_that_float64_cannot_serve_are_refused_by_what_is_public() -> None:
@@ -264,26 +282,24 @@ def test_no_rows_make_any_place_fail(name: str, place: str) -> None:
 
 
 def norms_along_rows(rows: Any) -> Any:
-    """The broken twin: the order of a sum depends on the memory layout and the number of rows."""
-    return np.sqrt(np.square(rows).sum(axis=1))
+    """The broken twin on rows in Fortran order: the order of a sum depends on the number of rows."""
+    return np.sqrt(np.square(np.asfortranarray(rows)).sum(axis=1))
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_a_row_is_scaled_by_itself(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = np.array(np.random.default_rng(5).normal(size=(200, 23)), order=order)
+def scaled_otherwise(raw: Any) -> int:
+    """How many rows are scaled otherwise among all rows than alone."""
     space = Space.of(np.full(23, -np.inf), np.full(23, np.inf), 1.0, intercept=False)
+    together = next(iter(Rows(raw, np.zeros((200, 1)), space).blocks()))[0]
+    alone = [next(iter(Rows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)]
+    return sum(one.tobytes() != row.tobytes() for one, row in zip(alone, together, strict=True))
 
-    def differ() -> int:
-        together = next(iter(Rows(raw, np.zeros((200, 1)), space).blocks()))[0]
-        alone = [next(iter(Rows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)]
-        return sum(one.tobytes() != row.tobytes() for one, row in zip(alone, together, strict=True))
 
-    assert differ() == 0
-    assert lengths(raw) == pytest.approx(np.linalg.norm(raw, axis=1), rel=1e-14)
-    if order == "F":
-        along = norms_along_rows(raw)
-        alone = np.array([norms_along_rows(raw[i : i + 1])[0] for i in range(200)])
-        assert (along != alone).any()
+@mend(7, "norms of rows in Fortran order", twin=replacing(prepared, "lengths", norms_along_rows))
+def norms_by_row(scene: Scene) -> None:
+    raw = np.random.default_rng(5).normal(size=(200, 23))
+    for each in (raw, np.asfortranarray(raw)):
+        assert scaled_otherwise(each) == 0
+        assert lengths(each) == pytest.approx(np.linalg.norm(each, axis=1), rel=1e-14)
 
 
 # -------------------------------------------------- values that raise wherever they are looked at
@@ -418,16 +434,16 @@ def left(monkeypatch: pytest.MonkeyPatch, name: str) -> float:
     return float(found[0])
 
 
-@pytest.mark.parametrize("name", SHARP)
-def test_many_classes_and_sharp_corners_are_solved(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def steps_for_all_classes_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(newton, "minimise", newton._minimum)
+    patch.setattr(newton, "_stages", lambda *given: iter(()))
+
+
+@mend(9, "many classes and sharp corners", twin=steps_for_all_classes_at_once)
+def sharp_corners(scene: Scene) -> None:
     """One step for all classes stopped at 10⁵ to 10⁶ times the gradient that the guarantee allows."""
-    assert left(monkeypatch, name) <= 1
-
-
-def test_the_twin_that_steps_for_all_classes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newton, "minimise", newton._minimum)
-    monkeypatch.setattr(newton, "_stages", lambda *given: iter(()))
-    assert max(left(monkeypatch, name) for name in SHARP) > 1
+    worst = max(left(scene.patch, name) for name in SHARP)
+    assert worst <= 1, f"stopped at {worst} times the gradient that the guarantee allows"
 
 
 @pytest.mark.parametrize("corner", [1e-8, 1e-3, 0.5, 10.0])

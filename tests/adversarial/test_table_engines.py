@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from ibis import _
 
+from contract.mends import Scene, mend, replacing
 from engines import THEIR_WARNINGS
 from tacit import Budget, Column, Ledger, Schema, Unit
 from tacit.data import files, frames, stored
@@ -115,15 +116,17 @@ QUESTIONS: dict[str, list[Ask]] = {
 }
 
 
+@contextmanager
+def opening(folder: Path) -> Iterator[Callable[..., Table]]:
+    """Opens tables under a ledger in this folder."""
+    with Ledger.open(folder / "study.db", Budget(1e9, 1e-2)) as ledger:
+        yield lambda source, columns: open_table(source, schema=Schema(columns), ledger=ledger)
+
+
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., Table]]:
-    ledger = Ledger.open(tmp_path / "study.db", Budget(1e9, 1e-2))
-
-    def opened(source: Any, columns: dict[str, Column]) -> Table:
-        return open_table(source, schema=Schema(columns), ledger=ledger)
-
-    yield opened
-    ledger.close()
+    with opening(tmp_path) as opened:
+        yield opened
 
 
 def ask_everything(opened: Callable[..., Table], make: Callable[[pa.Table], Any], values: pa.Array) -> int:
@@ -223,12 +226,13 @@ def test_values_under_a_wrapping(opened: Callable[..., Table], wrap: Any) -> Non
         assert ask_everything(opened, lambda table: table, values) == len(DECLARED)
 
 
-def test_the_check_would_find_a_wrapping(
-    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table]
-) -> None:
-    monkeypatch.setattr(frames, "_unwrapped", lambda stored: stored)
-    with pytest.raises(EngineFailed):
-        ask_everything(opened, lambda table: table, coded(WRAPPED["zoned"]))
+@mend(
+    14, "values under a wrapping", twin=replacing(frames, "_unwrapped", lambda stored: stored),
+    shows=EngineFailed,
+)  # fmt: skip
+def under_a_wrapping(scene: Scene) -> None:
+    with opening(scene.path) as opened:
+        assert ask_everything(opened, lambda table: table, coded(WRAPPED["zoned"]))
 
 
 def test_identifiers_can_be_declared_as_anything_that_text_can(
@@ -277,45 +281,50 @@ def test_a_unit_beside_times_is_still_itself(tmp_path: Path) -> None:
     assert source.run(source.table)["__unit__"].nunique() == 2
 
 
-def test_the_check_would_find_columns_that_nobody_declared(
-    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table], tmp_path: Path
-) -> None:
-    path = tmp_path / "times.parquet"
+def everything(connection: Any, view: str, paths: Any, names: Any) -> Any:
+    """The twin: all columns of a file are read, declared or not."""
+    return connection.read_parquet(list(paths)), {name: name for name in names}
+
+
+@mend(
+    14, "a column that nobody declared", twin=replacing(files, "_parquet", everything), shows=EngineFailed
+)
+def not_declared(scene: Scene) -> None:
+    """A timestamp beyond DuckDB's range, in a column that the schema does not name."""
+    path = scene.path / "times.parquet"
     pq.write_table(MILLISECONDS, path)
-
-    def everything(connection: Any, view: str, paths: Any, names: Any) -> Any:
-        return connection.read_parquet(list(paths)), {name: name for name in names}
-
-    monkeypatch.setattr(files, "_parquet", everything)
-    with pytest.raises(EngineFailed):
+    with opening(scene.path) as opened:
         opened(path, {"x": DECLARED["number"]}).count(epsilon=1.0)
 
 
-def test_the_check_would_find_times_that_duckdb_reads(
-    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table], tmp_path: Path
-) -> None:
-    path = tmp_path / "times.parquet"
+@mend(
+    14, "times that DuckDB reads", twin=replacing(files, "_by_arrow", lambda stored: False),
+    shows=EngineFailed,
+)  # fmt: skip
+def times_beyond_the_range(scene: Scene) -> None:
+    path = scene.path / "times.parquet"
     pq.write_table(MILLISECONDS, path)
-    monkeypatch.setattr(files, "_by_arrow", lambda stored: False)
-    with pytest.raises(EngineFailed):
+    with opening(scene.path) as opened:
         opened(path, {"when": DECLARED["date"]}).count(epsilon=1.0)
 
 
-def test_the_check_would_find_an_expression_that_fails(
-    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Table], duckdb_maker: Any
-) -> None:
-    """The twin runs the user's expression as it is: one row that is no number makes the question fail."""
-    table = duckdb_maker(pa.table({"x": ["1", "2", "SECRET"]}))
+class AsItIs(stored.Stored):
+    """The twin runs the user's expression as it is."""
+
+    def here(self) -> Any:
+        return self.source
+
+
+def runs_expressions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sources, "stored_of", lambda source, names: AsItIs(source, source.get_backend()))
+
+
+@mend(14, "an expression that fails on one row", twin=runs_expressions, shows=EngineFailed)
+def failing_expression(scene: Scene) -> None:
+    """One row that is no number makes the question fail; the expression is refused whatever the rows."""
+    table = scene.fixture("duckdb_maker")(pa.table({"x": ["1", "2", "SECRET"]}))
     failing = table.mutate(x=table.x.cast("int64"))
-    with pytest.raises(InvalidValue, match="can fail"):
-        opened(failing, {"x": DECLARED["integer"]})
-
-    class AsItIs(stored.Stored):
-        def here(self) -> Any:
-            return self.source
-
-    monkeypatch.setattr(sources, "stored_of", lambda source, names: AsItIs(source, source.get_backend()))
-    with pytest.raises(EngineFailed):
+    with opening(scene.path) as opened, pytest.raises(InvalidValue, match="can fail"):
         opened(failing, {"x": DECLARED["integer"]}).count(by="x", epsilon=1.0)
 
 

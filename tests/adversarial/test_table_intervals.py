@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contract.mends import Scene, mend, replacing
 from tacit import Budget, Column, Schema, Unit, mechanisms
 from tacit.data.source import connect
 from tacit.errors import InvalidValue
@@ -33,7 +36,7 @@ from tacit.tables.statistics import intervals, moments, ranks, selection
 from tacit.tables.statistics.contrasts import Law, reach_of_sums, surprising
 from tacit.tables.statistics.discovery import Keys
 from tacit.tables.statistics.postprocess import non_negative
-from tacit.tables.statistics.selection import MOST_TOUCHED, TARGET_ROUNDED, Quantiles, _scores
+from tacit.tables.statistics.selection import MOST_TOUCHED, TARGET_ROUNDED, Quantiles
 
 MISS = 0.05
 ROW = 2.0**26
@@ -145,14 +148,20 @@ def test_functions_of_cells_for_every_data_set(kind: str, gaussian: bool) -> Non
                 check_covered(held(kind, data, n, epsilon, enclosed, gaussian, 300))
 
 
-@pytest.mark.parametrize(
-    ("kind", "data", "n", "epsilon"),
-    [("mean", "at a bound", 10, 0.1), ("mean", "tied", 2, 0.3), ("covariance", "both bounds", 50, 0.3)],
-)
-def test_noise_drawn_again_does_not_cover(kind: str, data: str, n: int, epsilon: float) -> None:
-    check_covered(held(kind, data, n, epsilon, enclosed))
-    with pytest.raises(AssertionError, match="covers"):
-        check_covered(held(kind, data, n, epsilon, drawn_again))
+def draws_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(intervals, "mean", partial(drawn_again, "mean"))
+    patch.setattr(intervals, "covariance", lambda cells, row, *law: drawn_again("covariance", cells, *law))
+
+
+def enclosing(scene: Scene, given: tuple[Any, ...]) -> None:
+    check_covered(held(*given, enclosed))
+
+
+FEW = ("mean", "at a bound", 10, 0.1), ("mean", "tied", 2, 0.3), ("covariance", "both bounds", 50, 0.3)
+for few in FEW:
+    mend(15, f"the interval of a {few[0]}, values {few[1]}", twin=draws_again)(
+        partial(enclosing, given=few)
+    )
 
 
 @pytest.mark.parametrize(("kind", "wider"), [("mean", 1.02), ("variance", 1.05), ("covariance", 1.05)])
@@ -233,8 +242,7 @@ WEIGHT = (1 / VISITS.groupby("who").who.transform("size")).clip(upper=1)
 PERSON = {"ok": Column("boolean"), "age": Column("integer", bounds=(0, 3))}
 
 
-@pytest.mark.parametrize("name", ["sum", "mean"])
-def test_people_with_many_rows_are_not_rounded_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def people_with_many_rows(name: str) -> None:
     """With one of her three rows true, a person counts a third: not 0 steps of a scale that has but one."""
     total = float((WEIGHT * VISITS.ok).sum())
     truth = total if name == "sum" else total / WEIGHT.sum()
@@ -244,15 +252,22 @@ def test_people_with_many_rows_are_not_rounded_away(name: str, monkeypatch: pyte
         return getattr(b, name)("ok")
 
     check_covered(Asked(data, PERSON, ask, 2.0, unit=Unit("who", 1)).covered(truth, 150))
-    if name == "mean":
-        return
+
+
+def test_the_mean_of_people_with_many_rows() -> None:
+    people_with_many_rows("mean")
+
+
+def rounds_people_away(patch: pytest.MonkeyPatch) -> None:
+    """The twin: a scale that has one step for a row."""
     value_of = moments.value_of
     coarse = {"dense": "between", "dense_around_zero": "around_zero"}
-    monkeypatch.setattr(
-        moments, "value_of", lambda s, c, b, scale: value_of(s, c, b, coarse.get(scale, scale))
-    )
-    with pytest.raises(AssertionError, match="covers"):
-        check_covered(Asked(data, PERSON, ask, 2.0, unit=Unit("who", 1)).covered(truth, 150))
+    patch.setattr(moments, "value_of", lambda s, c, b, scale: value_of(s, c, b, coarse.get(scale, scale)))
+
+
+@mend(15, "the sum of people with many rows", twin=rounds_people_away)
+def sum_of_people(scene: Scene) -> None:
+    people_with_many_rows("sum")
 
 
 GROUPED = pd.DataFrame({"g": ["a"] * 3 + ["b"] * 40 + ["c"] * 12, "x": ([0.0] * 3 + [1.0] * 40 + [0.5] * 12)})
@@ -315,8 +330,16 @@ QUANTILES = [
 CONVENTIONS = ("inverted_cdf", "linear", "weibull", "hazen", "median_unbiased", "lower", "higher")
 
 
-@pytest.mark.parametrize(("name", "n", "q", "epsilon"), QUANTILES)
+AIMED = (QUANTILES[0], QUANTILES[6], QUANTILES[10])
+"""Quantiles for which ends that are not checked do not cover."""
+
+
+@pytest.mark.parametrize(("name", "n", "q", "epsilon"), [each for each in QUANTILES if each not in AIMED])
 def test_quantiles_for_every_data_set(name: str, n: int, q: float, epsilon: float) -> None:
+    check_quantile(name, n, q, epsilon)
+
+
+def check_quantile(name: str, n: int, q: float, epsilon: float) -> None:
     values = ranked(name, n)
     question = Asked(pd.DataFrame({"x": values}), RANKS, lambda b: b.quantile("x", q), epsilon)
     truths = [float(np.quantile(values, q, method=each)) for each in CONVENTIONS]
@@ -341,14 +364,26 @@ class Aimed(Quantiles):
         return Answer(answer.values, lambda *_: ends, answer.show)
 
 
-@pytest.mark.parametrize(("name", "n", "q", "epsilon"), [QUANTILES[0], QUANTILES[6], QUANTILES[10]])
-def test_ends_that_are_not_checked_do_not_cover(name: str, n: int, q: float, epsilon: float) -> None:
-    values = ranked(name, n)
-    question = Asked(pd.DataFrame({"x": values}), RANKS, lambda b: b.quantile("x", q), epsilon)
-    known = question.statistic
-    question.statistic = Aimed("", known.axes, known.grid, known.fractions, True, 0.95)
-    with pytest.raises(AssertionError, match="covers"):
-        check_covered(question.covered(np.quantile(values, q, method="inverted_cdf"), 150))
+def aims(patch: pytest.MonkeyPatch) -> None:
+    """Ends that are not checked."""
+    ask = Asked.__init__
+
+    def asked(self: Asked, *given: Any, **more: Any) -> None:
+        ask(self, *given, **more)
+        known = self.statistic
+        self.statistic = Aimed("", known.axes, known.grid, known.fractions, True, 0.95)
+
+    patch.setattr(Asked, "__init__", asked)
+
+
+def checked_ends(scene: Scene, given: tuple[Any, ...]) -> None:
+    check_quantile(*given)
+
+
+for aimed in AIMED:
+    mend(15, f"the interval of a quantile: {aimed[0]}, {aimed[1]} rows", twin=aims)(
+        partial(checked_ends, given=aimed)
+    )
 
 
 def test_several_quantiles_by_group_and_person() -> None:
@@ -412,10 +447,26 @@ def test_rounding_in_every_group_is_allowed_for(groups: int, q: float) -> None:
         assert slack(statistic._sensitivity(q, context), reach, touched) >= 0
 
 
-def test_an_allowance_that_does_not_know_its_groups_is_found() -> None:
-    """What was allowed for, 2^−19 of the reach for each group, does not suffice for millions of them."""
-    for groups, enough in ((10**6, True), (3 * 10**6, False)):
-        assert (slack(0.5 * (1 + groups * 2.0**-19), 0.5, groups) >= 0) == enough
+def allows_by_group(patch: pytest.MonkeyPatch) -> None:
+    """The twin: 2^−19 of the reach is allowed for each group, however many there are."""
+
+    def sensitivity(self: Quantiles, fraction: float, context: Context) -> float:
+        return 0.5 * (1 + self.touched(context) * 2.0**-19)
+
+    patch.setattr(Quantiles, "_sensitivity", sensitivity)
+
+
+@mend(15, "more groups than rounding allows", twin=allows_by_group)
+def very_many_groups(scene: Scene) -> None:
+    """Grouped quantiles of three million groups are refused, or have room for rounding in each group."""
+    assert slack(0.5 * (1 + 10**6 * 2.0**-19), 0.5, 10**6) >= 0
+    grid: Any = SimpleNamespace(size=101)
+    context = Context(Relation("add_remove"), Unit("who", 1), RandomSource(1), None, concentrated=False)
+    statistic = Quantiles("", (Many(3 * 10**6),), grid, (0.5,), True, None)
+    with suppress(InvalidValue):
+        touched = statistic.touched(context)
+        left = slack(statistic._sensitivity(0.5, context), 0.5, touched)
+        assert left >= 0, f"{-left} more than is allowed for"
 
 
 def test_more_groups_than_rounding_allows_are_refused_before_the_charge() -> None:
@@ -433,17 +484,17 @@ def in_floats(cells: Array, mass: int, fraction: float, offset: float, scale: fl
     return -np.maximum(0.0, away - np.maximum(0.0, counts / 2 - scale))
 
 
-@pytest.mark.parametrize("scores", [_scores, in_floats], ids=["whole", "floats"])
-def test_scores_of_very_many_rows_move_no_farther(scores: Callable[..., Array]) -> None:
+@mend(15, "scores of very many rows", twin=replacing(selection, "_scores", in_floats))
+def scores_of_very_many_rows(scene: Scene) -> None:
     rng, worst = np.random.default_rng(9), 0.0
     for _ in range(200):
         cells = rng.integers(2**55, 2**57, 40)
         more = cells.copy()
         more[rng.integers(40)] += FRACTIONS
         q = float(rng.uniform(0.05, 0.95))
-        before, after = (scores(each, FRACTIONS, q, -33.3, 20.0) for each in (cells, more))
+        before, after = (selection._scores(each, FRACTIONS, q, -33.3, 20.0) for each in (cells, more))
         worst = max(worst, float(np.abs(after - before).max()) - max(q, 1 - q))
-    assert (worst <= TARGET_ROUNDED) == (scores is _scores)
+    assert worst <= TARGET_ROUNDED, f"scores move {worst} farther than one row may move them"
 
 
 # --------------------------------------------------------------------------------------- keys that are shown
@@ -465,11 +516,17 @@ def test_counts_of_keys_given_that_they_are_shown(epsilon: float, threshold: int
         assert ((low <= seen) & (seen <= high)).all()
 
 
-def test_counts_as_if_every_key_were_shown_do_not_cover() -> None:
-    noise, seen = shown_keys(0.5, 30, 25)
+def as_if_all_were_shown(noise: Any, seen: Array, threshold: int, miss: float) -> tuple[Array, Array]:
+    """The twin: the interval of a count that is shown whatever it is."""
     below, above = noise.interval()
-    with pytest.raises(AssertionError, match="covers"):
-        check_covered((seen + below <= 25) & (seen + above >= 25))
+    return seen + below, seen + above
+
+
+@mend(15, "keys that are shown", twin=replacing(Keys, "_interval", staticmethod(as_if_all_were_shown)))
+def keys_that_are_shown(scene: Scene) -> None:
+    noise, seen = shown_keys(0.5, 30, 25)
+    low, high = Keys._interval(noise, seen, 30, MISS)
+    check_covered((low <= 25) & (high >= 25))
 
 
 # ----------------------------------------------------------------------------------------- tails of contrasts

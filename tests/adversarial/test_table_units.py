@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from contract.mends import Scene, mend, replacing
 from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
 from tacit.data import cleaning, frames
@@ -328,31 +330,36 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_one_person_moves_the_cells_by_one_sensitivity(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The twin converts units as other columns: two people become one, and cells move by 1.8."""
-    assert neighbours(PAIRS[name]) <= 1
-    monkeypatch.setattr(frames, "_told_apart", frames.readable)
-    monkeypatch.setattr(
-        frames, "cast", lambda values, wanted, unit=False, cast=frames.cast: cast(values, wanted)
-    )
-    monkeypatch.setattr(cleaning, "unit", lax_unit)
-    assert neighbours(PAIRS[name]) > 1.7
-
-
 def lax_unit(value: Any) -> Any:
     """Zeros as they are, times as the engine writes them."""
     kind = value.type()
     return value if kind.is_floating() else value.cast("int64" if kind.is_integer() else "string")
 
 
-def test_the_check_would_find_a_person_who_counts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "unit", lax_unit)
+def converts_units(patch: pytest.MonkeyPatch) -> None:
+    """The twin converts units as other columns: two people become one, and cells move by 1.8."""
+    patch.setattr(frames, "_told_apart", frames.readable)
+    patch.setattr(frames, "cast", lambda values, wanted, unit=False, cast=frames.cast: cast(values, wanted))
+    patch.setattr(cleaning, "unit", lax_unit)
+
+
+def one_sensitivity(scene: Scene, name: str) -> None:
+    """Adding one person moves all cells together by one sensitivity."""
+    moved = neighbours(PAIRS[name])
+    assert moved <= 1, f"cells moved by {moved} sensitivities"
+
+
+for name in PAIRS:
+    mend(13, f"two people become one: {name}", twin=converts_units)(partial(one_sensitivity, name=name))
+
+
+@mend(13, "a person who counts twice for a key", twin=replacing(cleaning, "unit", lax_unit))
+def two_zeros(scene: Scene) -> None:
     table = pa.table({"who": [0.0, -0.0], "c": ["a", "a"], "key": ["k", "k"]})
-    assert keys(connect(table, SCHEMA)) == [2]
+    assert keys(connect(table, SCHEMA)) == [1]
 
 
-def test_the_check_would_find_a_collation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "unit", lambda self, table: table[UNIT])
-    source = connect(collated(COLLATIONS["column"]), SCHEMA)
-    assert units(source) == 3
+@mend(13, "a collation", twin=replacing(Source, "unit", lambda self, table: table[UNIT]))
+def collation(scene: Scene) -> None:
+    """Of five people the engine tells three apart."""
+    assert units(connect(collated(COLLATIONS["column"]), SCHEMA)) == 5

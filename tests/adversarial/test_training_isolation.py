@@ -12,6 +12,8 @@ import random
 import warnings
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import tacit
+from contract.mends import Scene, mend, replacing
 from tacit.errors import GuaranteeVoid, InvalidValue, NotIsolated, TacitError
 from tacit.training import Plan, Trainer, clipped_gradient_sum
 from tacit.training import step as steps
@@ -45,13 +48,18 @@ ROWS = 20
 OUTSIDE: list[Any] = []
 
 
+def begin() -> None:
+    """The same random numbers for every attack, and nothing left of the last one."""
+    OUTSIDE.clear()
+    random.seed(3)
+    torch.manual_seed(0)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> Any:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    OUTSIDE.clear()
-    random.seed(3)
-    torch.manual_seed(0)
+    begin()
     yield
     torch.set_num_threads(threads)
 
@@ -300,35 +308,37 @@ def test_alone_nothing_mixes(name: str) -> None:
 # ------------------------------------------------------------------------------------------ broken twins
 
 
-def unproved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Program, "prove", lambda *given: None)
+def unproved(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Program, "prove", lambda *given: None)
 
 
-@pytest.mark.parametrize("name", ["divided by the positives", "an odd number of examples", "ones added up"])
-def test_without_the_proof_losses_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    unproved(monkeypatch)
-    assert sensitivity(Net(), LOSSES[name]) > 1.5
-
-
-@pytest.mark.parametrize("name", ["centred without gradient", "by memory"])
-def test_without_the_proof_models_mix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    unproved(monkeypatch)
-    assert sensitivity(Net(MODELS[name]), rows=7) > 1.5
-
-
-def test_a_table_with_a_wrong_rule_lets_examples_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+def wrong_rule(patch: pytest.MonkeyPatch) -> None:
     """A sum over examples that is said to be each one's own."""
-    summed = torch.ops.aten.sum.default
-    monkeypatch.setitem(KEEPING, summed, lambda call: ["public"])
-    assert sensitivity(Net(), LOSSES["divided by the positives"]) > 1.5
+    patch.setitem(KEEPING, torch.ops.aten.sum.default, lambda call: ["public"])
 
 
-def test_a_proof_that_does_not_count_lets_the_number_of_examples_through(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Program, "_fits", lambda *given: True)
-    monkeypatch.setattr(programs, "_computed", lambda trace: [])
-    assert sensitivity(Net(), LOSSES["an odd number of examples"]) > 1.5
+def uncounted(patch: pytest.MonkeyPatch) -> None:
+    """A proof for one number of examples serves any other."""
+    patch.setattr(Program, "_fits", lambda *given: True)
+    patch.setattr(programs, "_computed", lambda trace: [])
+
+
+def kept_apart(scene: Scene, act: Act | None = None, loss: Any = by_example, rows: int = ROWS) -> None:
+    """Refused, or computed so that one example moves the sum by one clip norm."""
+    begin()
+    assert bounded(lambda: sensitivity(Net(act), loss, rows))
+
+
+for name, twin, how in (
+    ("divided by the positives", unproved, "no proof"),
+    ("an odd number of examples", unproved, "no proof"),
+    ("ones added up", unproved, "no proof"),
+    ("divided by the positives", wrong_rule, "a wrong rule"),
+    ("an odd number of examples", uncounted, "a proof that does not count"),
+):
+    mend(2, f"loss {name}, {how}", twin=twin)(partial(kept_apart, loss=LOSSES[name]))
+for name in ("centred without gradient", "by memory"):
+    mend(2, f"model {name}", twin=unproved)(partial(kept_apart, act=MODELS[name], rows=7))
 
 
 # ---------------------------------------------------------------------------------------- state that escapes
@@ -501,19 +511,25 @@ def test_state_does_not_escape(name: str, examples: str, tmp_path: Path) -> None
     assert_same(before, held(model))
 
 
-def test_what_the_trainer_put_back_would_have_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(State, "restore", lambda state: [])
-    model = Net(before=attribute)
-    still(model).fit(data())
-    assert hasattr(model, "last")
+def puts_no_write_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recordings.Recording, "_save", lambda *given: None)
+    unproved(patch)
 
 
-def test_writes_that_are_not_put_back_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recordings.Recording, "_save", lambda *given: None)
-    model = Net(before=into_buffer_from_eight)
-    unproved(monkeypatch)
-    still(model).fit(data())
-    assert not torch.equal(model.buffer, torch.zeros(4))
+def escapes(scene: Scene, act: Act) -> None:
+    """The optimiser moves nothing: what has changed after the run was not released."""
+    begin()
+    model = Net(before=act)
+    before = held(model)
+    with suppress(NotIsolated):
+        still(model).fit(data())
+    assert_same(before, held(model))
+
+
+mend(1, "an attribute", twin=replacing(State, "restore", lambda state: []))(partial(escapes, act=attribute))
+mend(1, "a buffer that large batches fill", twin=puts_no_write_back)(
+    partial(escapes, act=into_buffer_from_eight)
+)
 
 
 def kept_outside(model: Net, x: Tensor) -> Tensor:
@@ -595,12 +611,16 @@ def test_a_fault_before_the_first_step_leaves_the_model_as_it_was() -> None:
     still(model).fit(data())
 
 
-def test_a_trainer_that_forgets_its_fault_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "_check_sound", lambda trainer: None)
+@mend(3, "a run with a fault", twin=replacing(Trainer, "_check_sound", lambda trainer: None))
+def faulty_run(scene: Scene) -> None:
+    begin()
     made = still(Net(before=into_frozen))
     with pytest.raises(NotIsolated):
         made.fit(data())
-    assert made.guarantee.epsilon < math.inf
+    with pytest.raises(GuaranteeVoid):
+        made.save(scene.path / "model")
+    with pytest.raises(GuaranteeVoid):
+        print(made.guarantee)
 
 
 # ------------------------------------------------------------------------------------------ the self-test
@@ -716,9 +736,9 @@ def test_which_part_is_used_does_not_depend_on_their_number(name: str) -> None:
     assert bounded(lambda: sensitivity(Net(PARTS[name])))
 
 
-def test_a_proof_blind_to_parts_lets_the_number_of_examples_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "within_example", lambda *args: 0)
-    assert not bounded(lambda: sensitivity(Net(PARTS["a feature at their number"])))
+mend(2, "a part by the number of examples", twin=replacing(programs, "within_example", lambda *args: 0))(
+    partial(kept_apart, act=PARTS["a feature at their number"])
+)
 
 
 class Slotted:
