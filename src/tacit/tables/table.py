@@ -10,7 +10,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from tacit.data.cleaning import clean
+from tacit.data.cleaning.expressions import clean
 from tacit.data.rowwise import rowwise
 from tacit.data.source import Source, connect
 from tacit.errors import InvalidValue, TacitError
