@@ -28,7 +28,8 @@ import pytest
 from contract.mends import Scene, mend, replacing
 from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
-from tacit.data import cleaning, frames
+from tacit.data import frames
+from tacit.data.cleaning import expressions
 from tacit.data.source import UNIT, Source, connect
 from tacit.errors import SourceMissing
 from tacit.randomness import Source as RandomSource
@@ -340,7 +341,7 @@ def converts_units(patch: pytest.MonkeyPatch) -> None:
     """The twin converts units as other columns: two people become one, and cells move by 1.8."""
     patch.setattr(frames, "_told_apart", frames.readable)
     patch.setattr(frames, "cast", lambda values, wanted, unit=False, cast=frames.cast: cast(values, wanted))
-    patch.setattr(cleaning, "unit", lax_unit)
+    patch.setattr(expressions, "unit", lax_unit)
 
 
 def one_sensitivity(scene: Scene, name: str) -> None:
@@ -353,7 +354,7 @@ for name in PAIRS:
     mend(13, f"two people become one: {name}", twin=converts_units)(partial(one_sensitivity, name=name))
 
 
-@mend(13, "a person who counts twice for a key", twin=replacing(cleaning, "unit", lax_unit))
+@mend(13, "a person who counts twice for a key", twin=replacing(expressions, "unit", lax_unit))
 def two_zeros(scene: Scene) -> None:
     table = pa.table({"who": [0.0, -0.0], "c": ["a", "a"], "key": ["k", "k"]})
     assert keys(connect(table, SCHEMA)) == [1]

@@ -128,7 +128,7 @@ def fit(
         book = stack.enter_context(opened(ledger, dataset, known, delta))
         _check_ledger(book, known, delta, target)
         chosen = {"epsilon": epsilon, "delta": delta, "noise": noise, "intervals": intervals or None}
-        chosen["n"] = "dp" if buy_rows else known.rows
+        chosen["n"] = "dp" if buy_rows else known.population
         estimator = _estimator(name, maker, book, chosen, seed)
         job = Job(maker, estimator, _planned(estimator, maker), book, label or f"{name} model of {target}")
         trial = None
@@ -213,7 +213,7 @@ def _planned(estimator: Any, maker: Preprocessor) -> Planned:
         name, value, requirement = (getattr(error, part) for part in ("name", "value", "requirement"))
         if name != "n":
             raise
-        advice = "Declare rows in the schema if the number is public, or add --buy-rows."
+        advice = "Declare population in the schema if the number is public, or add --buy-rows."
         raise InvalidValue("number of rows", value, requirement, advice) from None
     return planned
 
