@@ -17,7 +17,7 @@ from contract.registry import check_json, check_repetition
 from tacit import Budget, Ledger, Unit, accounting
 from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.estimators.linear.models import base
+from tacit.estimators.linear import model as linear_model
 from tacit.estimators.linear.noise import PLACES
 from tacit.relations import Relation
 
