@@ -76,7 +76,7 @@ class Gradient(Noise):
             _validate.positive("clip_norm", self.clip_norm)
         if self.learning_rate != "auto":
             _validate.positive("learning_rate", self.learning_rate)
-        _validate.choice("decay", self.noise.decay, DECAYS)
+        _validate.choice("decay", self.decay, DECAYS)
         if _validate.non_negative("momentum", self.momentum) >= 1:
             raise InvalidValue("momentum", self.momentum, "in [0, 1)")
         self._check_flag("average")
