@@ -22,17 +22,12 @@ from tacit.ledger import Ledger
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
-    from tacit.estimators.linear.base import Planned
+    from tacit.estimators.private import Planned
     from tacit.schema import Schema
 
 __all__ = ["fit"]
 
-MODELS = {
-    "logistic": "LogisticRegression",
-    "svc": "LinearSVC",
-    "linear": "LinearRegression",
-    "ridge": "Ridge",
-}
+MODELS = ("logistic", "svc", "linear", "ridge")
 
 
 def fit(
@@ -108,7 +103,7 @@ def fit(
     charged with --test-epsilon, or free if the rows are public. The rows that
     the model was fitted to are refused, whatever their file is called.
     """
-    name = _validate.choice("model", model, tuple(MODELS))
+    name = _validate.choice("model", model, MODELS)
     _validate.epsilon(epsilon)
     _validate.delta(delta)
     spending.check_test(test, test_epsilon, test_public, test_dataset, groups_by)
@@ -127,8 +122,8 @@ def fit(
     with ExitStack() as stack:
         book = stack.enter_context(opened(ledger, dataset, known, delta))
         _check_ledger(book, known, delta, target)
-        chosen = {"epsilon": epsilon, "delta": delta, "noise": noise, "intervals": intervals or None}
-        chosen["n"] = "dp" if buy_rows else known.population
+        chosen = {"epsilon": epsilon, "delta": delta, "noise": noise, "interval_share": intervals or None}
+        chosen["population"] = "dp" if buy_rows else known.population
         estimator = _estimator(name, maker, book, chosen, seed)
         job = Job(maker, estimator, _planned(estimator, maker), book, label or f"{name} model of {target}")
         trial = None
@@ -186,12 +181,12 @@ def _check_ledger(book: Ledger, schema: Schema, delta: float, target: str) -> No
 
 
 def _estimator(name: str, maker: Preprocessor, book: Ledger, chosen: dict[str, Any], seed: int | None) -> Any:
-    from tacit import estimators
+    from tacit.estimators.registry import ESTIMATORS
 
-    kind = getattr(estimators, MODELS[name])
+    kind = ESTIMATORS[name]
     settings = {option: value for option, value in chosen.items() if value is not None}
-    if "intervals" in settings and "intervals" not in kind().get_params():
-        raise InvalidValue("intervals", settings["intervals"], f"left out for {name}")
+    if "interval_share" in settings and "interval_share" not in kind().get_params():
+        raise InvalidValue("intervals", settings["interval_share"], f"left out for {name}")
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
     if name in ("logistic", "svc"):
         if maker.classes is None:
@@ -203,7 +198,7 @@ def _estimator(name: str, maker: Preprocessor, book: Ledger, chosen: dict[str, A
             advice = "Declare its bounds in the schema, or fit a logistic or svc model to categories."
             raise InvalidValue(target, column.type, f"a number with declared bounds, for {name}", advice)
         settings["target_bounds"] = maker.target_bounds
-    return kind(relation=str(book.relation), rows_per_group=book.unit.rows, random_state=seed, **settings)
+    return kind(relation=str(book.relation), rows_per_unit=book.unit.rows, random_state=seed, **settings)
 
 
 def _planned(estimator: Any, maker: Preprocessor) -> Planned:
@@ -211,7 +206,7 @@ def _planned(estimator: Any, maker: Preprocessor) -> Planned:
         planned: Planned = estimator.plan(maker.features)
     except InvalidValue as error:
         name, value, requirement = (getattr(error, part) for part in ("name", "value", "requirement"))
-        if name != "n":
+        if name != "population":
             raise
         advice = "Declare population in the schema if the number is public, or add --buy-rows."
         raise InvalidValue("number of rows", value, requirement, advice) from None

@@ -15,7 +15,7 @@ from tacit.relations import Unit
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
-    from tacit.estimators.linear.base import Planned
+    from tacit.estimators.private import Planned
     from tacit.evaluation.evaluate import Evaluation
     from tacit.schema import Schema
 
@@ -80,7 +80,7 @@ class Job:
             matrix = self.maker.fit(frame).transform(frame)
             say(f"Fitting the {self.label}")
             whose = frame[UNIT] if UNIT in frame.columns else None
-            self.estimator.fit(matrix, self.maker.target_values(frame), groups=whose)
+            self.estimator.fit(matrix, self.maker.target_values(frame), units=whose)
         made = self.estimator.guarantee_
         if made.event != planned.event:
             raise TacitError("The fit did something else than what was charged.", "Please report this.")
