@@ -290,7 +290,9 @@ def scaled_otherwise(raw: Any) -> int:
     """How many rows are scaled otherwise among all rows than alone."""
     space = Space.of(np.full(23, -np.inf), np.full(23, np.inf), 1.0, intercept=False)
     together = next(iter(ScaledRows(raw, np.zeros((200, 1)), space).blocks()))[0]
-    alone = [next(iter(ScaledRows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)]
+    alone = [
+        next(iter(ScaledRows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)
+    ]
     return sum(one.tobytes() != row.tobytes() for one, row in zip(alone, together, strict=True))
 
 

@@ -297,5 +297,6 @@ for kind, facts in KINDS.items():
                 noise=Noise(expected.draw, expected.cdf, 8000),
                 bad_inputs=bad_inputs(made),
                 relation=str(made.relation),
+                covers=frozenset({"Trainer"}),
             )
         )
