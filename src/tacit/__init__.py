@@ -3,16 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit import accounting, errors, events, mechanisms
-from tacit.errors import BudgetExceeded, TacitError
-from tacit.guarantee import Guarantee
-from tacit.ledger import Budget, Ledger
-from tacit.relations import Relation, Unit
-from tacit.schema import Column, Schema
-
 if TYPE_CHECKING:
-    from tacit import audit, estimators, tables, training
+    from tacit import accounting, audit, errors, estimators, events, jobs, mechanisms, tables, training
+    from tacit.errors import BudgetExceeded, TacitError
     from tacit.estimators import evaluate, load, save
+    from tacit.guarantee import Guarantee
+    from tacit.ledger import Budget, Ledger
+    from tacit.relations import Relation, Unit
+    from tacit.schema import Column, Schema
 
 __all__ = [
     "Budget",
@@ -30,6 +28,7 @@ __all__ = [
     "estimators",
     "evaluate",
     "events",
+    "jobs",
     "load",
     "mechanisms",
     "save",
@@ -37,15 +36,31 @@ __all__ = [
     "training",
 ]
 
-_ON_FIRST_USE = {
-    **{package: f"tacit.{package}" for package in ("audit", "estimators", "tables", "training")},
-    **dict.fromkeys(("evaluate", "load", "save"), "tacit.estimators"),
+_HOMES = {
+    "Budget": "tacit.ledger",
+    "BudgetExceeded": "tacit.errors",
+    "Column": "tacit.schema",
+    "Guarantee": "tacit.guarantee",
+    "Ledger": "tacit.ledger",
+    "Relation": "tacit.relations",
+    "Schema": "tacit.schema",
+    "TacitError": "tacit.errors",
+    "Unit": "tacit.relations",
+    "evaluate": "tacit.estimators",
+    "load": "tacit.estimators",
+    "save": "tacit.estimators",
 }
+"""Where each name lives that is no package or module of tacit."""
 
 
 def __getattr__(name: str) -> Any:
-    """Packages that need more than everything else together are imported on first use."""
-    if name in _ON_FIRST_USE:
-        module = import_module(_ON_FIRST_USE[name])
-        return module if module.__name__ == f"tacit.{name}" else getattr(module, name)
-    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    """Every export is imported when it is first used, so that ``import tacit`` and the command start fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name) if name in _HOMES else import_module(f"tacit.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
