@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from commands import Outcome, Run, commands
-from tacit import Budget, Ledger, Unit
+from tacit import Budget, Ledger, Unit, load
 from tacit.data.source import Source
-from tacit.models.saving import load
 
 SCHEMA = """
 [columns.age]
@@ -313,18 +312,20 @@ def test_svc_with_pure_noise_and_without_words(run: Run) -> None:
 
 
 def test_intervals_and_the_number_of_rows_are_bought_with_a_part_of_epsilon(run: Run) -> None:
-    shown = fit(run, "--intervals", "0.2", epsilon="2").good()
+    shown = fit(run, "--interval-share", "0.2", epsilon="2").good()
     assert "intervals    ε = 0.4" in shown.out
     facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
     assert all(row["low"] < row["value"] < row["high"] for row in facts["coefficients"])
     lacking = fit(run, "--noise", "gradient", out="other.tacit")
     assert lacking.code == 2
-    assert "--buy-rows" in lacking.err
-    bought = fit(run, "--noise", "gradient", "--buy-rows", out="other.tacit", epsilon="0.9").good()
+    assert "--buy-population" in lacking.err
+    bought = fit(run, "--noise", "gradient", "--buy-population", out="other.tacit", epsilon="0.9").good()
     assert "n            ε = " in bought.out
-    refused = fit(run, "--intervals", "0.2", model="ridge", target="wage", out="third.tacit", epsilon="0.1")
+    refused = fit(
+        run, "--interval-share", "0.2", model="ridge", target="wage", out="third.tacit", epsilon="0.1"
+    )
     assert refused.code == 2
-    assert "intervals" in refused.err
+    assert "interval_share" in refused.err
 
 
 def test_an_altered_model_is_refused(run: Run) -> None:
@@ -340,17 +341,17 @@ def test_an_altered_model_is_refused(run: Run) -> None:
 
 
 def test_what_was_paid_for_is_kept_somewhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tacit.models.saving as saving
+    import tacit
     from tacit.errors import TacitError
 
-    original = saving.save
+    original = tacit.save
 
     def full(model: Any, path: Any, **options: Any) -> None:
         if Path(path).name == Path(path).as_posix():
             raise TacitError(f"{path} cannot be written: no space left.")
         original(model, path, **options)
 
-    monkeypatch.setattr(saving, "save", full)
+    monkeypatch.setattr(tacit, "save", full)
     outcome = fit(run)
     assert outcome.code == 2
     place = outcome.err.split("The model was written to ")[1].split(" instead")[0]

@@ -32,8 +32,8 @@ def study(path: Path) -> Path:
 
 
 def test_init(path: Path):
-    budget = ("--epsilon", 3, "--delta", "1e-6")
-    result = run("init", path, *budget, "--relation", "replace_one", "--unit", "patient", "--rows", 5)
+    budget = ("--epsilon", 3, "--delta", "1e-6", "--relation", "replace_one")
+    result = run("init", path, *budget, "--unit", "patient", "--rows-per-unit", 5)
     assert result.exit_code == 0
     assert "'default' may spend ε = 3, δ = 1e-06, under replace_one of one patient" in result.output
     with Ledger.open(path) as ledger:
@@ -93,9 +93,9 @@ def test_verify_of_a_damaged_file(path: Path):
 def test_export(study: Path, folder: Path):
     lines = run("export", study).output.splitlines()
     assert [json.loads(line)["number"] for line in lines] == [1, 2, 3, 4]
-    assert run("export", study, "--output", folder / "out.jsonl").exit_code == 0
+    assert run("export", study, "--out", folder / "out.jsonl").exit_code == 0
     assert (folder / "out.jsonl").read_text().splitlines() == lines
-    assert isinstance(run("export", study, "--output", folder / "no" / "out").exception, TacitError)
+    assert isinstance(run("export", study, "--out", folder / "no" / "out").exception, TacitError)
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "export"])

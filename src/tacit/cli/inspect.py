@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.cli.common import described, model_at, pair, up
+from tacit.cli.common import described, pair, up
+from tacit.jobs.opening import model_at
 
 __all__ = ["inspect", "tested"]
 

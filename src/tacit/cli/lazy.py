@@ -41,7 +41,9 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("plan", "Plan what to spend, before any data are touched.", "tacit.cli.plan"),
-        Command("query", "Ask questions of a private table, and pay for them from a ledger.", "tacit.cli.query"),
+        Command(
+            "query", "Ask questions of a private table, and pay for them from a ledger.", "tacit.cli.query"
+        ),
         Command("fit", "Fit a private model to a file, and pay for it from a ledger.", "tacit.cli.fit"),
         Command(
             "train",
@@ -49,7 +51,9 @@ COMMANDS = {
             "tacit.cli.train",
         ),
         Command(
-            "predict", "Predict the target of other rows with a saved model; spends nothing.", "tacit.cli.predict"
+            "predict",
+            "Predict the target of other rows with a saved model; spends nothing.",
+            "tacit.cli.predict",
         ),
         Command(
             "inspect",

@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.errors import InvalidValue, SourceMissing, TacitError
+from tacit.cli import options
+from tacit.errors import InvalidValue, SourceMissing
 from tacit.schema import Column, Schema, key, quoted, write
 
 __all__ = ["app"]
@@ -54,8 +55,8 @@ def init(
         str,
         typer.Argument(help="A CSV or Parquet file, or a pattern such as 'part-*.csv'.", show_default=False),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file to write.")] = False,
+    out: options.Out = None,
+    overwrite: options.Overwrite = False,
     delimiter: Delimiter = ",",
     header: Annotated[
         bool,
@@ -80,11 +81,7 @@ def init(
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        write(out, text, overwrite=force)
-    except TacitError as error:
-        advice = "Name another file, or add --force." if out.is_file() and not force else error.next_step
-        raise TacitError(error.problem, advice) from None
+    write(out, text, overwrite=overwrite)
     typer.echo(f"{out} waits for bounds and categories. Fill it in, then: tacit schema check {out}")
 
 
