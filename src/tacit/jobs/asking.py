@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tacit import _validate
 from tacit.guarantee import Guarantee
 from tacit.jobs import books
-from tacit.jobs.job import Due, Job, Say, silent, whole
+from tacit.jobs.job import Due, Job, Say, ledger_of, silent, whole
 
 if TYPE_CHECKING:
     from tacit.ledger import Payment
@@ -84,7 +84,11 @@ def plan_query(
         asked = [parse(text) for text in questions]
         table = stack.enter_context(
             tables.open(
-                source, schema=known, ledger=book, random_state=random_state, delimiter=delimiter
+                source,
+                schema=known,
+                ledger=ledger_of(payment),
+                random_state=random_state,
+                delimiter=delimiter,
             )
         )
         batch = table.batch(epsilon=epsilon, delta=delta)

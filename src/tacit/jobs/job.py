@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from tacit import events
-from tacit.errors import BudgetExceeded
+from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.ledger import Ledger, Payment
 
-__all__ = ["Balance", "Due", "Job", "Refused", "Say", "silent", "warned", "whole"]
+__all__ = ["Balance", "Due", "Job", "Refused", "Say", "ledger_of", "silent", "warned", "whole"]
 
 Say = Callable[[str], None]
 """Is told what is being done, to show progress; no word of it depends on the rows."""
@@ -33,6 +33,13 @@ def silent(text: str) -> None:
 def warned(text: str) -> None:
     """Say what the caller has to know as a warning."""
     warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def ledger_of(payment: Payment) -> Ledger:
+    """The ledger that pays, where there must be one."""
+    if payment.ledger is None:
+        raise InvalidValue("ledger", None, "a tacit.Ledger")
+    return payment.ledger
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,7 @@ class Due:
     @property
     def ledger(self) -> Ledger:
         """Where it is charged."""
-        if self.payment.ledger is None:
-            raise ValueError("a charge of a job has a ledger")
-        return self.payment.ledger
+        return ledger_of(self.payment)
 
     def fits(self) -> bool:
         """Whether the budget would suffice for this charge alone."""

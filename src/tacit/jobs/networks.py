@@ -231,6 +231,8 @@ class ExampleTest(ModelTest):
         from tacit import evaluate as measure
 
         inputs, labels = self.found.read()
+        if labels is None:
+            raise TacitError(f"{self.source} holds no labels.", "Name a file with labels.")
         known = self.trained_on if self.others else None
         if known is not None and _digest(inputs, labels) == _digest(*known.read()):
             raise refusal(self.source, "examples")
