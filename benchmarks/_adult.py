@@ -52,7 +52,7 @@ def schema(public_rows: int | None) -> tacit.Schema:
         for name, bounds in BOUNDS.items()
     }
     names = {name: tacit.Column("category", categories=labels) for name, labels in CATEGORIES.items()}
-    return tacit.Schema(columns={**numbers, **names}, rows=public_rows)
+    return tacit.Schema(columns={**numbers, **names}, population=public_rows)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def measured(
 ) -> dict[tuple[str, bool], Numbers]:
     """The errors of every library, by setting: (library, is n public)."""
     found = {}
-    rows = tables[True].schema.rows
+    rows = tables[True].schema.population
     asked = {"file": str(file), "epsilon": epsilon, "repetitions": count, "seed": round(1000 * epsilon)}
     for public in question.settings:
         options = question.for_peer(rows if public else None)

@@ -10,7 +10,7 @@ known may be left out, and bought with budget later.
 A schema is written in TOML:
 
 >>> schema = Schema.from_toml('''
-... rows = 32561                           # the public number of rows; private if left out
+... population = 32561                     # the public number of rows; private if left out
 ...
 ... [unit]                                 # whom to protect; a single row if left out
 ... column = "patient_id"
@@ -170,18 +170,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The public knowledge about a table: columns in order, the number of rows, the unit.
+    """The public knowledge about a table: columns in order, its population, the unit.
 
-    ``columns`` cannot be changed afterwards. ``rows`` is the public number of rows; with ``None``
-    it is private. ``unit`` says whom to protect; its column need not be declared.
+    ``columns`` cannot be changed afterwards. ``population`` is the public number of rows; with
+    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared.
 
-    >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, rows=1000)
+    >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, population=1000)
     >>> list(schema.with_column("smoker", Column("boolean")))
     ['age', 'smoker']
     """
 
     columns: Mapping[str, Column] = field(hash=False)
-    rows: int | None = None
+    population: int | None = None
     unit: Unit = field(default_factory=Unit)
 
     def __post_init__(self) -> None:
@@ -192,8 +192,8 @@ class Schema:
             if not isinstance(column, Column):
                 raise InvalidValue(f"column {name!r}", type(column).__name__, "a Column")
         object.__setattr__(self, "columns", MappingProxyType({str(k): v for k, v in self.columns.items()}))
-        if self.rows is not None:
-            object.__setattr__(self, "rows", _whole("rows", self.rows, 0))
+        if self.population is not None:
+            object.__setattr__(self, "population", _whole("population", self.population, 0))
         if not isinstance(self.unit, Unit):
             raise InvalidValue("unit", self.unit, "a Unit", "Write Unit('patient_id', rows=3).")
         if self.unit.column is not None:
@@ -210,11 +210,11 @@ class Schema:
         return iter(self.columns)
 
     def __reduce__(self) -> tuple[type[Schema], tuple[Any, ...]]:
-        return Schema, (dict(self.columns), self.rows, self.unit)
+        return Schema, (dict(self.columns), self.population, self.unit)
 
     def with_column(self, name: str, column: Column) -> Schema:
         """A new schema with one column more, or with the column of this name replaced."""
-        return Schema({**self.columns, name: column}, self.rows, self.unit)
+        return Schema({**self.columns, name: column}, self.population, self.unit)
 
     @classmethod
     def of(cls, value: Schema | str | os.PathLike[str] | Mapping[str, Any]) -> Schema:
@@ -259,7 +259,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as TOML text, from which ``from_toml`` makes an equal schema."""
-        lines = [] if self.rows is None else [f"rows = {self.rows}", ""]
+        lines = [] if self.population is None else [f"population = {self.population}", ""]
         if self.unit.column is not None:
             lines += ["[unit]", f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}", ""]
         for name, column in self.columns.items():
@@ -277,7 +277,11 @@ class Schema:
 
 
 def _from_document(document: Mapping[str, Any]) -> Schema:
-    _known_keys("the schema", document, ("columns", "rows", "unit"), "Columns are written [columns.age].")
+    known = ("columns", "population", "unit")
+    if "rows" in document:
+        advice = "The public number of rows is called population: write population = 32561."
+        raise InvalidValue("key of the schema", "rows", "one of " + ", ".join(known), advice)
+    _known_keys("the schema", document, known, "Columns are written [columns.age].")
     columns, unit = document.get("columns"), document.get("unit", {})
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidValue("columns", columns, "one table or more", "Write [columns.age] and its type.")
@@ -285,7 +289,8 @@ def _from_document(document: Mapping[str, Any]) -> Schema:
         _known_keys("the unit", unit, ("column", "rows"))
         with _about("the unit"):
             unit = Unit(**unit)
-    return Schema({name: _column(name, entry) for name, entry in columns.items()}, document.get("rows"), unit)
+    declared = {name: _column(name, entry) for name, entry in columns.items()}
+    return Schema(declared, document.get("population"), unit)
 
 
 def _column(name: str, entry: Any) -> Column:

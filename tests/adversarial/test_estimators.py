@@ -16,7 +16,7 @@ from tacit import Column, Schema
 from tacit.data import given
 from tacit.data.arithmetic import lengths
 from tacit.data.preprocessor import Preprocessor
-from tacit.data.units import bounded_groups
+from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
 from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
@@ -140,11 +140,11 @@ def test_one_group_of_another_kind() -> None:
     """Somebody who is 7 in one row and [7] in another is one person."""
     for same in ([7, [7], (7,), 7.0, np.array([7])], ["a", ["a"]]):
         groups = given.column("groups", [*same, "somebody else"])
-        assert len(set(given.group_numbers(groups).tolist())) == 2
-        assert bounded_groups(groups, 1, Source(1)).sum() == 2
+        assert len(set(unit_numbers(groups).tolist())) == 2
+        assert bounded_units(groups, 1, Source(1)).sum() == 2
     times = np.array(["2020-01-01", "NaT", "2020-01-01T00:00:00.000000001"], dtype="datetime64[ns]")
-    assert given.group_numbers(times).tolist()[1] == -1
-    assert len(set(given.group_numbers(times).tolist())) == 3
+    assert unit_numbers(times).tolist()[1] == -1
+    assert len(set(unit_numbers(times).tolist())) == 3
 
 
 def test_the_twin_that_converts_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_the_twin_that_converts_all_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         return array
 
     monkeypatch.setattr(given, "_objects", together)
-    monkeypatch.setattr(given, "_single", lambda value: value)
+    monkeypatch.setattr(given, "single", lambda value: value)
     with pytest.raises(AssertionError):
         test_one_label_of_another_kind_leaves_the_others_as_they_are(0, lambda y: [int(y)])
     monkeypatch.setattr(given, "declared_matrix", lambda rows, width: given.matrix(rows))
@@ -370,13 +370,13 @@ def test_groups_are_told_apart_exactly() -> None:
     many = Decimal("1." + "0" * 40 + "1E+500")
     noon = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
     for one, other in ((many, Decimal("1E+500")), (("a", "1"), ("a", 1)), (b"a", "a"), (("a", None), ("a",))):
-        assert len(set(given.group_numbers(given._objects([one, other])).tolist())) == 2
+        assert len(set(unit_numbers(given._objects([one, other])).tolist())) == 2
     for one, other in (
         (10**500, Decimal("1E+500")), ((1, 2), [1.0, True + 1]), (-0.0, 0),
         (Decimal("1E-99999999"), Decimal("10E-100000000")),
         (noon, noon.astimezone(datetime.timezone(datetime.timedelta(hours=5)))),
     ):  # fmt: skip
-        numbers = given.group_numbers(given._objects([one, other])).tolist()
+        numbers = unit_numbers(given._objects([one, other])).tolist()
         assert numbers == [0, 0]
 
 

@@ -26,7 +26,8 @@ import pytest
 
 from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
-from tacit.data import cleaning, frames
+from tacit.data import frames
+from tacit.data.cleaning import expressions
 from tacit.data.source import UNIT, Source, connect
 from tacit.errors import SourceMissing
 from tacit.randomness import Source as RandomSource
@@ -336,7 +337,7 @@ def test_one_person_moves_the_cells_by_one_sensitivity(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         frames, "cast", lambda values, wanted, unit=False, cast=frames.cast: cast(values, wanted)
     )
-    monkeypatch.setattr(cleaning, "unit", lax_unit)
+    monkeypatch.setattr(expressions, "unit", lax_unit)
     assert neighbours(PAIRS[name]) > 1.7
 
 
@@ -347,7 +348,7 @@ def lax_unit(value: Any) -> Any:
 
 
 def test_the_check_would_find_a_person_who_counts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "unit", lax_unit)
+    monkeypatch.setattr(expressions, "unit", lax_unit)
     table = pa.table({"who": [0.0, -0.0], "c": ["a", "a"], "key": ["k", "k"]})
     assert keys(connect(table, SCHEMA)) == [2]
 

@@ -109,7 +109,7 @@ class Question:
 
     @property
     def schema(self) -> Schema:
-        return Schema(COLUMNS, rows=self.rows, unit=self.unit)
+        return Schema(COLUMNS, population=self.rows, unit=self.unit)
 
     def made(self, random_state: Any, less: float = 1.0, source: Source | None = None) -> Asked:
         """The question as a mechanism; its noise is ``less`` times as large as it should be."""

@@ -33,7 +33,7 @@ from contract.table_questions import (
     runs,
 )
 from tacit import Budget, Ledger, Unit, audit, events, tables
-from tacit.data import cleaning
+from tacit.data.cleaning import expressions
 from tacit.errors import BudgetExceeded
 from tacit.tables.cells import measure
 from tacit.tables.cells.measure import FRACTIONS, Block, Measurement
@@ -184,7 +184,7 @@ class TestTwins:
         def unclipped(value: Any, *bounds: Any) -> Any:
             return value.nullif(math.nan) if value.type().is_floating() else value
 
-        monkeypatch.setattr(cleaning, "clip", unclipped)
+        monkeypatch.setattr(expressions, "clip", unclipped)
         check_without(name, cache(engine_cells))
 
     @pytest.mark.parametrize(
@@ -210,12 +210,12 @@ class TestTwins:
         question, nothing = QUESTIONS[name], (*BASE, Row("she", pay=math.nan))
         before, after = (engine_cells(question, rows) for rows in (BASE, nothing))
         assert all(np.array_equal(*pair) for pair in zip(before, after, strict=True))
-        clip = cleaning.clip
+        clip = expressions.clip
 
         def largest(value: Any, lower: Any, upper: Any, missing: Any = None) -> Any:
             return clip(value, lower, upper, upper if value.type().is_floating() else missing)
 
-        monkeypatch.setattr(cleaning, "clip", largest)
+        monkeypatch.setattr(expressions, "clip", largest)
         before, after = (engine_cells(question, rows) for rows in (BASE, nothing))
         assert not all(np.array_equal(*pair) for pair in zip(before, after, strict=True))
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from tacit.data.features import Features
-from tacit.data.given import column, group_numbers, matrix, real
-from tacit.data.units import bounded_groups
+from tacit.data.given import column, matrix, real
+from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, evaluate
 from tacit.estimators.linear.losses import HuberHinge, Squared
@@ -66,7 +66,7 @@ class TestOneOddValue:
 
     def test_among_groups(self, odd: Any) -> None:
         groups = column("groups", [2**60, 2**60 + 1, 2**60 + 2, odd])
-        assert len(set(group_numbers(groups)[:3].tolist())) == 3
+        assert len(set(unit_numbers(groups)[:3].tolist())) == 3
 
     def test_in_an_evaluation(self, odd: Any) -> None:
         fitted = model().fit(X, Y)
@@ -82,14 +82,14 @@ class TestOneOddValue:
 def test_missing_groups_and_equal_ones() -> None:
     equal = [1, 1.0, True, np.int64(1), np.float32(1), Decimal(1), Decimal("1.0"), Fraction(1)]
     missing = [None, math.nan, np.float32("nan"), pd.NA, pd.NaT, Decimal("NaN")]
-    numbers = group_numbers(column("groups", [*equal, *missing, "1"]))
+    numbers = unit_numbers(column("groups", [*equal, *missing, "1"]))
     assert set(numbers[:8].tolist()) == {0}
     assert set(numbers[8:14].tolist()) == {-1}
     assert numbers[14] == 1
     gaps = pd.Series(["a", None, "a", None], dtype="string")
-    assert bounded_groups(column("groups", gaps), 1, Source(1)).sum() == 1
+    assert bounded_units(column("groups", gaps), 1, Source(1)).sum() == 1
     ids = pd.Series([2**60, 2**60 + 1], dtype="Int64")
-    assert len(set(group_numbers(column("groups", ids)).tolist())) == 2
+    assert len(set(unit_numbers(column("groups", ids)).tolist())) == 2
 
 
 def test_masked_values_are_missing() -> None:
@@ -185,7 +185,7 @@ def test_what_a_model_says_is_withheld() -> None:
 
 
 def test_a_bought_count_is_of_the_rows_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.estimators.linear.models import base
+    from tacit.estimators.linear import base
 
     seen: list[int] = []
     buy = base.CountPurchase.buy

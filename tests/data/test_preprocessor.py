@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from tacit import Column, Schema, Unit
+from tacit.data.cleaning.values import Values, bounded, codes_of
 from tacit.data.features import Known
 from tacit.data.preprocessor import Preprocessor
-from tacit.data.reading import Values, bounded, codes_of
 from tacit.errors import InvalidValue, SourceMissing
 
 COLUMNS = {
@@ -177,7 +177,7 @@ def test_values_are_read_as_tables_read_them(place: int) -> None:
     import ibis
     import pyarrow as pa
 
-    from tacit.data.cleaning import clean
+    from tacit.data.cleaning.expressions import clean
     from tacit.data.frames import frame_of
 
     column = VARIANTS[place]

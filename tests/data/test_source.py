@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.data.cleaning import category, clean, coded, total
+from tacit.data.cleaning.expressions import clean, total
+from tacit.data.cleaning.rule import coded
+from tacit.data.cleaning.values import category
 from tacit.data.source import UNIT, connect
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.relations import Unit

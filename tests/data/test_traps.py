@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tacit.data.cleaning import clip, total
+from tacit.data.cleaning.expressions import clip, total
 from tacit.data.source import UNIT, Source, connect
 from tacit.errors import EngineFailed
 from tacit.relations import Unit

@@ -18,7 +18,7 @@ from tacit import Budget, Ledger
 from tacit.data.source import Source
 
 SCHEMA = """
-rows = 1200
+population = 1200
 [columns.age]
 type = "integer"
 bounds = [0, 100]
@@ -39,7 +39,7 @@ bounds = [2020-01-01, 2020-12-31]
 [columns.wealth]
 type = "integer"
 """
-PERSON = SCHEMA.replace("rows = 1200", '[unit]\ncolumn = "person"\nrows = 2')
+PERSON = SCHEMA.replace("population = 1200", '[unit]\ncolumn = "person"\nrows = 2')
 SURELY = ("--confidence", "0.9999999")
 """For intervals that must cover, around fresh noise: a count misses the truth once in ten million runs."""
 

@@ -72,7 +72,7 @@ def test_a_template_names_columns_and_types_and_nothing_else() -> None:
     schema = Schema.from_toml(text)
     assert {name: column.type for name, column in schema.columns.items()} == TYPES
     assert all(column in (Column(column.type), Column("boolean")) for column in schema.columns.values())
-    assert schema.rows is None
+    assert schema.population is None
     assert schema.unit == Unit()
     assert "GUESSED FROM VALUES" in text
     assert "curator" in text
@@ -80,13 +80,13 @@ def test_a_template_names_columns_and_types_and_nothing_else() -> None:
 
 def test_a_template_can_be_filled_in() -> None:
     text = run("init", "data.csv")
-    text = text.replace("# rows = ?\n\n# Whom", "rows = 100\n\n# Whom")
+    text = text.replace("# population = ?\n\n# Whom", "population = 100\n\n# Whom")
     text = text.replace('# [unit]\n# column = "?"\n# rows = ?', '[unit]\ncolumn = "name"\nrows = 3')
     text = re.sub(r'# categories = \["\?", "\?"\]', 'categories = ["a", "b"]', text)
     text = re.sub(r"# bounds = \[\?, \?\](?= +# dates)", "bounds = [2020-01-01, 2021-01-01]", text)
     text = text.replace("# bounds = [?, ?]", "bounds = [0, 9]")
     schema = Schema.from_toml(text)
-    assert (schema.rows, schema.unit) == (100, Unit("name", 3))
+    assert (schema.population, schema.unit) == (100, Unit("name", 3))
     assert schema["age"].bounds == (0, 9)
     assert schema["seen at"].bounds is not None
     assert schema["zip.code"].categories == ("a", "b")
@@ -221,7 +221,7 @@ def test_check_shows_what_is_known_and_what_is_open() -> None:
             "code": Column("integer", categories=tuple(range(100, 130))),
             "\x1b[31m": Column("text"),
         },
-        rows=32561,
+        population=32561,
         unit=Unit("patient", 3),
     ).save("s.toml")
     shown = run("check", "s.toml")

@@ -116,14 +116,14 @@ def test_toml_and_copies_keep_everything(schema: Schema) -> None:
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     ),
     st.sampled_from(
-        ["type", "bounds", "categories", "other", "missing", "column", "columns", "rows", "unit"]
+        ["type", "bounds", "categories", "other", "missing", "column", "columns", "population", "unit"]
     ),
     st.sampled_from(["integer", "number", "category", "boolean", "date", "text"]),
 )
 def test_anything_at_all_is_a_schema_or_an_invalid_value(value: Any, place: str, kind: str) -> None:
     column: dict[str, Any] = {"type": kind}
     document: dict[str, Any] = {"columns": {"c": column}}
-    if place in ("columns", "rows", "unit"):
+    if place in ("columns", "population", "unit"):
         document[place] = value
     elif place == "column":
         document["columns"]["c"] = value
@@ -256,15 +256,22 @@ def test_columns_that_are_refused(arguments: dict[str, Any], message: str) -> No
         ("[columns]\nage = 'integer'", "column 'age' must be a table, got 'integer'"),
         (
             "[column.age]\ntype = 'integer'",
-            "key of the schema must be one of columns, rows, unit, got 'column'. Did",
+            "key of the schema must be one of columns, population, unit, got 'column'. Did",
         ),
         ("[age]\ntype = 'integer'", "got 'age'. Columns are written [columns.age]."),
         ("[columns.'']\ntype = 'integer'", "name of a column must be text of one character or more, got ''"),
-        ("rows = -1\n[columns.a]\ntype = 'text'", "rows must be a whole number, 0 or more, got -1"),
-        ("rows = 1.0\n[columns.a]\ntype = 'text'", "rows must be a whole number"),
-        ("rows = true\n[columns.a]\ntype = 'text'", "rows must be a whole number"),
-        ("rows = 9007199254740993\n[columns.a]\ntype = 'text'", "rows must be at most 2**53"),
+        (
+            "population = -1\n[columns.a]\ntype = 'text'",
+            "population must be a whole number, 0 or more, got -1",
+        ),
+        ("population = 1.0\n[columns.a]\ntype = 'text'", "population must be a whole number"),
+        ("population = true\n[columns.a]\ntype = 'text'", "population must be a whole number"),
+        ("population = 9007199254740993\n[columns.a]\ntype = 'text'", "population must be at most 2**53"),
         ("unit = 'id'\n[columns.a]\ntype = 'text'", "unit must be a Unit"),
+        (
+            "rows = 5\n[columns.a]\ntype = 'text'",
+            "key of the schema must be one of columns, population, unit, got 'rows'. The public number",
+        ),
         ("unit.rows = 2\n[columns.a]\ntype = 'text'", "rows of the unit must be 1 where the unit is a row"),
         ("unit.column = 3\n[columns.a]\ntype = 'text'", "column of the unit must be text"),
         ("unit.column = ''\n[columns.a]\ntype = 'text'", "column of the unit must be text of one character"),
@@ -275,7 +282,7 @@ def test_columns_that_are_refused(arguments: dict[str, Any], message: str) -> No
         ("unit = {colum = 'id'}\n[columns.a]\ntype = 'text'", "key of the unit must be one of column, rows"),
         ("[columns.a", "schema must be written in TOML"),
         ("[columns.a]\ntype = 'text'\n[columns.a]\n", "schema must be written in TOML"),
-        ("rows = " + "9" * 5000, "schema must be written in TOML, got 'an absurd value'"),
+        ("population = " + "9" * 5000, "schema must be written in TOML, got 'an absurd value'"),
         ("x = " + "[" * 5000, "schema must be written in TOML"),
     ],
 )
@@ -287,7 +294,7 @@ def test_documents_that_are_refused(text: str, message: str) -> None:
 
 
 def test_looking_up_adding_and_replacing() -> None:
-    schema = Schema({"age": AGE, "Sex": Column("category")}, rows=7, unit=Unit("id", 3))
+    schema = Schema({"age": AGE, "Sex": Column("category")}, population=7, unit=Unit("id", 3))
     assert schema["age"] is AGE
     assert "age" in schema
     assert "ages" not in schema
@@ -297,7 +304,7 @@ def test_looking_up_adding_and_replacing() -> None:
         schema["zzz"]
     more = schema.with_column("b", Column("boolean")).with_column("age", Column("text"))
     assert list(more) == ["age", "Sex", "b"]
-    assert (more.rows, more.unit, more["age"].type) == (7, Unit("id", 3), "text")
+    assert (more.population, more.unit, more["age"].type) == (7, Unit("id", 3), "text")
     assert list(schema) == ["age", "Sex"]
 
 
@@ -309,7 +316,7 @@ def test_nothing_can_be_changed_afterwards() -> None:
     with pytest.raises(TypeError):
         schema.columns["x"] = AGE  # type: ignore[index]
     with pytest.raises(AttributeError):
-        schema.rows = 3  # type: ignore[misc]
+        schema.population = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -331,7 +338,7 @@ def test_of_says_what_it_takes() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    schema = Schema({"größe": Column("number", bounds=(0, 3))}, rows=5)
+    schema = Schema({"größe": Column("number", bounds=(0, 3))}, population=5)
     path = tmp_path / "s.toml"
     schema.save(path)
     assert Schema.load(path) == Schema.load(str(path)) == Schema.of(path) == schema

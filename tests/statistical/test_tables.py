@@ -72,7 +72,7 @@ class Repeated:
         seed: int = 0,
     ) -> None:
         unit = unit or Unit()
-        schema = Schema(COLUMNS, rows=ROWS, unit=unit)
+        schema = Schema(COLUMNS, population=ROWS, unit=unit)
         self.context = Context(Relation.ADD_REMOVE, unit, RandomSource(seed), ROWS, concentrated=False)
         source = connect(DATA, schema)
         ledger: Any = SimpleNamespace(budget=Budget(1e6, 0.5))

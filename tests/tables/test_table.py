@@ -154,11 +154,11 @@ def test_answers_are_those_of_pandas(opened: Any) -> None:
 
 def test_mean_with_a_public_number_of_rows_needs_less_noise(opened: Any) -> None:
     """Where every row counts, n is no longer part of the noise."""
-    with opened(rows=N).batch(epsilon=1.0) as known:
+    with opened(population=N).batch(epsilon=1.0) as known:
         known.mean("age")
     with opened().batch(epsilon=1.0) as unknown:
         unknown.mean("age")
-    with opened(rows=N).filter(_.ok).batch(epsilon=1.0) as filtered:
+    with opened(population=N).filter(_.ok).batch(epsilon=1.0) as filtered:
         filtered.mean("age")
     assert known.plan()[0].error == pytest.approx(36 * 3 / N, rel=0.01)
     assert unknown.plan()[0].error is None
@@ -354,7 +354,7 @@ class TestRefusals:
 
 
 def test_a_plan_reads_nothing_and_says_what_to_expect(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = opened(rows=N)
+    table = opened(population=N)
     monkeypatch.setattr(type(table.source), "run", lambda self, query: pytest.fail("data were read"))
     b = table.batch(epsilon=1.0)
     b.count()
@@ -450,7 +450,7 @@ class TestOddities:
         assert b.guarantee.epsilon <= 0.0353
 
     def test_undeclared_codes_do_not_count_in_a_mean(self, tmp_path: Path) -> None:
-        known = Schema({"v": Column("integer", categories=(1, 2, 3), missing=1)}, rows=100)
+        known = Schema({"v": Column("integer", categories=(1, 2, 3), missing=1)}, population=100)
         with Ledger.open(tmp_path / "l.db", budget=Budget(1e4)) as ledger:
             table = tables.open(pd.DataFrame({"v": [1] * 50 + [9] * 50}), schema=known, ledger=ledger)
             assert table.mean("v", bounds=(0, 10), epsilon=100.0).value == pytest.approx(1, abs=0.1)

@@ -112,7 +112,7 @@ def _show(console: Console, path: Path, schema: Schema) -> None:
         missing = "" if column.missing is None else f"counts as {_shown(column.missing)}"
         table.add_row(escape(_shown(name)), column.type, escape(_known(column)), escape(missing))
     console.print(table)
-    rows = "private, not declared" if schema.rows is None else f"{schema.rows:,}, public"
+    rows = "private, not declared" if schema.population is None else f"{schema.population:,}, public"
     lines = [f"Number of rows: {rows}.", f"Protects: one {_shown(schema.unit)}."]
     unbounded = [
         name
@@ -209,7 +209,7 @@ def _template(source: str, columns: list[tuple[str, str]], parquet: bool) -> str
         "Take out columns that nobody needs: what is not declared is never read.",
     ]
     lines = [f"# {line}".rstrip() for line in prose]
-    lines += ["", "# The number of rows, if it is public:", "# rows = ?", ""]
+    lines += ["", "# The number of rows, if it is public:", "# population = ?", ""]
     lines += [
         "# Whom to protect, if not single rows: the column that tells people apart, and the most rows that"
     ]

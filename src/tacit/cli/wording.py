@@ -1,8 +1,8 @@
 """Errors as the command says them: arguments of functions become options.
 
 The library names an argument as ``test_epsilon=`` or shows it as ``test_epsilon=0.2``; on the command line
-that is ``--test-epsilon`` and ``--test-epsilon 0.2``. Only options of the command that was run are written so,
-and nothing between quotes is changed.
+that is ``--test-epsilon`` and ``--test-epsilon 0.2``. Only options of the command that was run are written
+so, and nothing between quotes is changed.
 """
 
 from __future__ import annotations

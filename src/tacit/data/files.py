@@ -2,7 +2,7 @@
 
 DuckDB would guess the dialect and the types of a CSV file from its rows, and refuse rows that do not
 fit its guess; both depend on the data. Here the first line gives the names, every column is read as
-text, and what becomes of the text is decided row by row (see :mod:`tacit.data.cleaning`). A line
+text, and what becomes of the text is decided row by row (see :mod:`tacit.data.cleaning.rule`). A line
 that has too few fields or is longer than 2 MB is left out, and one that is not UTF-8 wherever the
 query needs that field; surplus fields are ignored. It is read in one piece: DuckDB's parallel reader
 guesses where rows begin, and one quoted line break at such a place would cost millions of rows.

@@ -18,30 +18,37 @@ and one value can make it fail.
 from __future__ import annotations
 
 import datetime
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
-from uuid import UUID
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data.cleaning import BLANKS, LARGEST
+from tacit.data.cleaning.rule import LARGEST, kind_of
+from tacit.data.cleaning.values import reader, text, total
 from tacit.errors import SourceMissing
 from tacit.schema import Column
 
 __all__ = ["Frame", "cast", "frame_of", "readable"]
 
-_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)", re.I | re.A)
-_DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]|$)", re.A)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds from 1970 to the ends of the years 1 … 9999."""
+_TYPES = {
+    "integer": pa.float64(),
+    "number": pa.float64(),
+    "code": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "text": pa.string(),
+}
+"""The type of objects that are read as this kind."""
+_TEXT = Column("text")
 _Values: TypeAlias = "pa.Array | pa.ChunkedArray"
 _MISSING = pa.string()
 """The type of a column without any value, which can be read as every other."""
@@ -95,7 +102,7 @@ def _pandas(frame: pd.DataFrame) -> Frame:
     def values(place: int, column: Column | None) -> _Values:
         series, stored = frame.iloc[:, place], natural(place)
         if stored is None and _fixed(column) != pa.string():
-            return _converted(series.tolist(), _reader(column))
+            return _converted(series.tolist(), column)
         if _hopeless(stored, column):
             return pa.nulls(len(series)).cast(_MISSING)
         plain = stored is not None or pd.api.types.infer_dtype(series, skipna=True) == "string"
@@ -106,7 +113,7 @@ def _pandas(frame: pd.DataFrame) -> Frame:
         with suppress(Exception):
             if plain:
                 return cast(pa.Array.from_pandas(series), wanted, unit=column is None)
-        return _converted(series.tolist(), _text if column is not None else _identity).cast(wanted)
+        return _converted(series.tolist(), None if column is None else _TEXT).cast(wanted)
 
     def taken(places: Sequence[int]) -> Frame:
         return _pandas(frame.iloc[:, list(places)].copy())
@@ -148,7 +155,7 @@ def _polars(frame: Any) -> Frame:
     def values(place: int, column: Column | None) -> _Values:
         series, stored = frame.to_series(place), natural(place)
         if stored is None:
-            return _converted(series.to_list(), _reader(column))
+            return _converted(series.to_list(), column)
         return cast(series.to_arrow(), _wanted(stored, column), unit=column is None)
 
     def taken(places: Sequence[int]) -> Frame:
@@ -277,80 +284,27 @@ def _decode(text: bytes, *, replaced: bool) -> str | None:
 
 def _fixed(column: Column | None) -> pa.DataType:
     """The one type that columns of objects get under this declaration."""
-    return _TYPES[_reader(column)]
+    return pa.string() if column is None else _TYPES[kind_of(column)]
 
 
-def _reader(column: Column | None) -> Callable[[Any], Any]:
-    if column is None:
-        return _identity
-    if column.categories is not None and column.type != "boolean":
-        return _text if isinstance(column.categories[0], str) else _number
-    return {"number": _number, "integer": _number, "boolean": _truth, "date": _day}.get(column.type, _text)
+def _converted(values: Iterable[Any], column: Column | None) -> pa.Array:
+    """Objects in their one type, read value by value."""
+    read = _identified if column is None else reader(kind_of(column))
+    return pa.array([read(value) for value in values], type=_fixed(column))
 
 
-def _converted(values: Iterable[Any], read: Callable[[Any], Any]) -> pa.Array:
-    def total(value: Any) -> Any:
-        try:
-            if isinstance(value, np.generic) and not (read is _identity and isinstance(value, np.datetime64)):
-                value = _plain(value)
-            return None if value is pd.NaT else read(value)
-        except Exception:
-            return None
+def _identified(value: Any) -> str | None:
+    """:func:`_identity` of any object, None where it raises.
 
-    return pa.array([total(value) for value in values], type=_TYPES[read])
-
-
-def _plain(value: np.generic) -> Any:
-    """A NumPy value as Python's own; a time beyond the years 1 … 9999 as the nearest one within."""
-    if not isinstance(value, np.datetime64) or np.isnat(value):
-        return value.item()
-    day = value.astype("datetime64[D]").astype(np.int64)
-    moment = value.astype("datetime64[us]").item()
-    if isinstance(moment, datetime.datetime):
-        return moment
-    return datetime.datetime.max if day > 0 else datetime.datetime.min
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, str):
-        value = value.strip(BLANKS)
-        return float(value) if _NUMBER.fullmatch(value) else None
-    if not isinstance(value, (int, float, Decimal)):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def _truth(value: Any) -> bool | None:
-    if isinstance(value, str):
-        return {"true": True, "1": True, "false": False, "0": False}.get(value.strip(BLANKS).lower())
-    return {0.0: False, 1.0: True}.get(_number(value))  # type: ignore[arg-type]
-
-
-def _day(value: Any) -> datetime.date | None:
-    if isinstance(value, str):
-        found = _DAY.match(value.strip(BLANKS))
-        return datetime.date.fromisoformat(found[1]) if found else None
-    if isinstance(value, datetime.datetime) and not 1 <= value.year <= 9999:
-        return datetime.date.max if value.year > 0 else datetime.date.min
-    if isinstance(value, datetime.datetime):
-        return (value if value.tzinfo is None else value.astimezone(datetime.UTC)).date()
-    return value if isinstance(value, datetime.date) else None
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float, Decimal)):
-        whole = int(value)
-        return str(whole) if whole == value and abs(whole) < LARGEST else None
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        return value.isoformat()
-    return str(value) if isinstance(value, UUID) else None
+    Times of NumPy keep all their digits; those of its long numbers cannot be kept, so they are no unit.
+    """
+    with suppress(Exception):
+        if isinstance(value, np.datetime64):
+            coarse = np.datetime_data(value.dtype)[0] in _COARSE
+            digits = np.datetime_as_string(value, "s" if coarse else None)
+            return None if np.isnat(value) else _shortest(digits)
+        return None if value is pd.NaT or isinstance(value, np.longdouble) else total(_identity)(value)
+    return None
 
 
 def _identity(value: Any) -> str | None:
@@ -360,7 +314,7 @@ def _identity(value: Any) -> str | None:
     pair is none, for it cannot be written down. Times with a zone are those in UTC.
     """
     if isinstance(value, bool):
-        return _text(value)
+        return text(value)
     if isinstance(value, float):
         if abs(value) >= LARGEST:
             return None
@@ -369,16 +323,13 @@ def _identity(value: Any) -> str | None:
         if not value.is_finite() or abs(value.adjusted()) > _MOST_DIGITS:
             return None
         return _shortest(f"{value:f}") if value else "0"
-    if isinstance(value, np.datetime64):
-        coarse = np.datetime_data(value.dtype)[0] in _COARSE
-        return None if np.isnat(value) else _shortest(np.datetime_as_string(value, "s" if coarse else None))
     if isinstance(value, datetime.datetime):
         moment = value if value.tzinfo is None else value.astimezone(datetime.UTC)
-        text, plus, zone = moment.isoformat().partition("+")
-        return _shortest(text) + plus + zone
+        digits, plus, zone = moment.isoformat().partition("+")
+        return _shortest(digits) + plus + zone
     if isinstance(value, int):
         return str(int(value))
-    return value.encode().decode() if isinstance(value, str) else _text(value)
+    return value.encode().decode() if isinstance(value, str) else text(value)
 
 
 _MOST_DIGITS = 4000
@@ -388,8 +339,3 @@ _COARSE = ("Y", "M", "W", "D", "h", "m")
 def _shortest(digits: str) -> str:
     """Without the zeros that end a fraction."""
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
-
-
-_TYPES: dict[Callable[[Any], Any], pa.DataType] = {
-    _number: pa.float64(), _truth: pa.bool_(), _day: pa.date32(), _text: pa.string(), _identity: pa.string(),
-}  # fmt: skip

@@ -11,22 +11,18 @@ number of columns that is declared, and a row of another length is missing.
 
 from __future__ import annotations
 
-import datetime
-import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
+from tacit.data.cleaning.values import number, numbers, truth
+from tacit.data.columns import unmasked
 from tacit.errors import InvalidValue
 
 __all__ = [
@@ -35,10 +31,10 @@ __all__ = [
     "assumed",
     "column",
     "declared_matrix",
-    "group_numbers",
     "matrix",
     "places",
     "real",
+    "single",
     "width_of",
 ]
 
@@ -50,12 +46,6 @@ LISTED = "the number of columns was known without the data"
 """An assumption of whatever reads a list of rows whose length is not declared."""
 
 _PLAIN = "biuf"
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:e[+-]?[0-9]{1,4})?", re.A)
-_COMPARED = (bytes, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, UUID)
-"""Types, other than numbers and text, whose values are told apart by comparing them."""
-_MOST_DIGITS = 10_000
-"""Decimal numbers of more digits than this before or after the point are not made into fractions."""
-_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating, Decimal, Fraction, str)
 
 
 def matrix(X: Any) -> NDArray[Any]:
@@ -72,7 +62,7 @@ def matrix(X: Any) -> NDArray[Any]:
     if not isinstance(X, np.ndarray) and hasattr(X, "__array__"):
         X = np.asarray(X)
     if isinstance(X, np.ma.MaskedArray):
-        X = _unmasked(X)
+        X = unmasked(X)
     if isinstance(X, np.ndarray):
         if X.ndim != 2:
             raise _two_dimensional(X.ndim)
@@ -200,7 +190,7 @@ def column(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
     dtype = getattr(values, "dtype", None)
     array: NDArray[Any]
     if isinstance(values, np.ma.MaskedArray):
-        array = _unmasked(values)
+        array = unmasked(values)
     elif isinstance(dtype, np.dtype) or (dtype is None and hasattr(values, "__array__")):
         array = np.asarray(values)
     elif hasattr(values, "tolist") or hasattr(values, "to_list"):
@@ -220,21 +210,15 @@ def column(name: str, values: Any, rows: int | None = None) -> NDArray[Any]:
     return array
 
 
-def _unmasked(values: np.ma.MaskedArray[Any, Any]) -> NDArray[Any]:
-    array = values.data.astype(object)
-    array[np.ma.getmaskarray(values)] = None
-    return array
-
-
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
     """An array that holds each value as it is; a list of one value counts as that value."""
     array = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
-        array[i] = _single(value)
+        array[i] = single(value)
     return array
 
 
-def _single(value: Any) -> Any:
+def single(value: Any) -> Any:
     """The value that a list, a tuple or an array of exactly one holds; any other value as it is.
 
     None for what cannot even be looked at, as its class or length raises.
@@ -250,40 +234,15 @@ def _single(value: Any) -> Any:
 
 
 def real(values: Any) -> Float64:
-    """float64, NaN for what is no number.
+    """float64, NaN for what is no number by :mod:`tacit.data.cleaning.rule`.
 
-    >>> real([1, "2.5", None, 3j, Decimal("0.5")]).tolist()
-    [1.0, 2.5, nan, nan, 0.5]
+    >>> from decimal import Decimal
+    >>> real([1, "2.5", None, 3j, Decimal("0.5"), [4]]).tolist()
+    [1.0, 2.5, nan, nan, 0.5, 4.0]
     """
-    dtype = getattr(values, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind in _PLAIN:
-        with np.errstate(all="ignore"):
-            return np.asarray(values).astype(np.float64)
-    if isinstance(dtype, np.dtype) and dtype.kind == "c":
-        stored = np.asarray(values).astype(np.complex128)
-        return np.where(stored.imag == 0, stored.real, np.nan)
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    return np.fromiter((_real(value) for value in listed), np.float64, count=len(listed))
-
-
-def _real(value: Any) -> float:
-    try:
-        value = _single(value)
-        if isinstance(value, (complex, np.complexfloating)):
-            return float(value.real) if value.imag == 0 else math.nan
-        return _rounded(value) if isinstance(value, _NUMBERS) else math.nan
-    except Exception:
-        return math.nan
-
-
-def _rounded(value: Any) -> float:
-    """The nearest float64, infinite beyond the largest."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+    if isinstance(getattr(values, "dtype", None), np.dtype) and values.dtype.kind != "O":
+        return numbers(np.asarray(values))
+    return numbers(_objects(values.tolist() if hasattr(values, "tolist") else list(values)))
 
 
 def places(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.int64]:
@@ -311,7 +270,7 @@ def places(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.int64]
 
     def place(value: Any) -> int:
         try:
-            value = _single(value)
+            value = single(value)
             if value in known:
                 return known[value]
             number = _as_number(value)
@@ -324,71 +283,12 @@ def places(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.int64]
 
 
 def _as_number(value: Any) -> float | int | None:
-    """The number that a value or its text is, None for what is no number."""
+    """The number or truth value that a value or its text is, None for what is neither."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (bool, int, float)):
         return value if value == value else None
     if not isinstance(value, str):
         return None
-    text = value.strip().lower()
-    if text in ("true", "false"):
-        return text == "true"
-    if not _NUMBER.fullmatch(text):
-        return None
-    return int(text) if text.lstrip("+-").isdigit() else float(text)
-
-
-def group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
-    """A number for each group, the same for equal ones, −1 where there is none.
-
-    Numbers are equal by value, of whatever type they are; a text is never a number. None, NaN and what
-    pandas calls missing are no group.
-
-    >>> group_numbers(_objects([1, 1.0, True, Decimal(1), "1", None, math.nan])).tolist()
-    [0, 0, 0, 0, 1, -1, -1]
-    """
-    if groups.dtype.kind in "mM":
-        stamps = groups.astype(np.int64)
-        numbered = np.asarray(np.unique(stamps, return_inverse=True)[1], dtype=np.int64)
-        return np.where(np.isnat(groups), -1, numbered)
-    if groups.dtype.kind in "biu":
-        return np.asarray(np.unique(groups, return_inverse=True)[1], dtype=np.int64)
-    numbers: dict[Any, int] = {}
-    found = np.empty(len(groups), dtype=np.int64)
-    for i, group in enumerate(groups.tolist()):
-        key = _key(group)
-        found[i] = -1 if key is None else numbers.setdefault(key, len(numbers))
-    return found
-
-
-def _key(group: Any) -> Any:
-    """What two groups have in common exactly if they are the same; None for no group."""
-    try:
-        group = _single(group)
-        if isinstance(group, np.generic):
-            group = group.item()
-        if group is None or bool(group != group):
-            return None
-        if isinstance(group, (bool, int, float, Decimal, Fraction)):
-            return "number", _exact(group)
-        if isinstance(group, (list, tuple)):
-            parts = tuple(("none",) if part is None else _key(part) for part in group)
-            return None if None in parts else ("several", parts)
-        if type(group) in _COMPARED:
-            return "value", group
-        return ("text" if isinstance(group, str) else type(group).__name__), str.__str__(str(group))
-    except Exception:
-        return None
-
-
-def _exact(number: Any) -> Any:
-    """A number such that equal ones are equal here, of whatever type they are."""
-    if isinstance(number, Decimal) and not -_MOST_DIGITS < number.adjusted() < _MOST_DIGITS:
-        sign, digits, exponent = number.as_tuple()
-        whole = "".join(map(str, digits)).rstrip("0")
-        return sign, whole, int(exponent) + len(digits) - len(whole)
-    if isinstance(number, float):
-        number = float.__float__(number)
-        return number if math.isinf(number) else Fraction(number)
-    return Fraction(int.__int__(number) if isinstance(number, int) else number)
+    found = number(value)
+    return truth(value) if found is None else found

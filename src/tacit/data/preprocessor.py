@@ -28,8 +28,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from tacit import _validate
 from tacit.data.arithmetic import lengths
+from tacit.data.cleaning.values import Values, bounded, bounds_of, codes_of
+from tacit.data.columns import Columns
 from tacit.data.features import Features, Known, known
-from tacit.data.reading import Rows, Values, bounded, bounds_of, codes_of
 from tacit.errors import InvalidValue
 from tacit.schema import Column, Schema, hint_of
 
@@ -89,7 +90,7 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and the names of the columns. Nothing else of X is looked at."""
         plan = self._plan()
-        Rows(X, plan.schema, plan.used)
+        Columns(X, plan.schema, plan.used)
         self.n_features_in_ = len(plan.used)
         self.feature_names_in_ = np.array(plan.used, dtype=object)
         return self
@@ -97,11 +98,11 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Known:
         """The features of every row, float64, with the facts about them."""
         plan = self._plan()
-        rows = Rows(X, plan.schema, plan.used)
-        matrix = np.zeros((rows.number, len(plan.features.names)))
+        columns = Columns(X, plan.schema, plan.used)
+        matrix = np.zeros((columns.number, len(plan.features.names)))
         start = 0
         for block in plan.blocks:
-            block.fill(matrix, start, rows[block.name])
+            block.fill(matrix, start, columns[block.name])
             start += len(block.names)
         if plan.features.norm is not None and self.norm is not None:
             _shorten(matrix, plan.features.norm)
@@ -140,7 +141,7 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The target of every row, read by the same rules; None, or NaN for numbers, where there is none."""
         column = self._target()
         schema, name = Schema.of(self.schema), str(self.target)
-        values = Rows(X, schema, (name,))[name]
+        values = Columns(X, schema, (name,))[name]
         if self.classes is not None:
             labels = np.empty(len(self.classes) + 1, dtype=object)
             labels[:] = [*self.classes, None]

@@ -28,7 +28,7 @@ def prepare(source: Any, schema: Schema, columns: Iterable[str], *, delimiter: s
 
     Raises :class:`~tacit.errors.SourceMissing` if there is no such file, or a column is absent.
     """
-    needed = Schema({name: schema[name] for name in columns}, schema.rows, schema.unit)
+    needed = Schema({name: schema[name] for name in columns}, schema.population, schema.unit)
     return connect(source, needed, delimiter=delimiter)
 
 

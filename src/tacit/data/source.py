@@ -30,7 +30,9 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
-from tacit.data import cleaning
+from tacit.data.cleaning import expressions
+from tacit.data.cleaning.rule import coded
+from tacit.data.cleaning.values import category
 from tacit.data.files import WELL_FORMED, Part, paths_of, tables_of, unchanged
 from tacit.data.frames import Frame, frame_of
 from tacit.data.pruning import prune
@@ -142,21 +144,21 @@ class Source:
     def unit(self, table: ir.Table) -> ir.Value:
         """The unit of each row of ``table``: the one column by which units are bounded, counted and joined.
 
-        Two units are equal in it just if they are the same; see :func:`tacit.data.cleaning.unit`.
+        Two units are equal in it just if they are the same; see :func:`tacit.data.cleaning.expressions.unit`.
         """
         return self.bytewise(table[UNIT])
 
     def category(self, name: str, key: Any) -> Any:
         """The category that a key of a grouped result stands for: a declared one, ``other`` or None."""
         key = text_of(key)
-        if self._coded(name):
-            return cleaning.category(self._schema[name], key)
         if pd.isna(key):
-            return None
+            key = None
+        if self._coded(name):
+            return category(self._schema[name], key)
         return key.item() if hasattr(key, "item") else key
 
     def _coded(self, name: str) -> bool:
-        return name in self._schema.columns and cleaning.coded(self._schema[name])
+        return name in self._schema.columns and coded(self._schema[name])
 
     def close(self) -> None:
         """Let go of the data, and of the connection if it was made here."""
@@ -337,23 +339,23 @@ def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: 
     columns: dict[str, ir.Value] = {}
     for name, column in schema.columns.items():
         stored = table[names[name]]
-        if not cleaning.accepts(stored.type(), column):
+        if not expressions.accepts(stored.type(), column):
             raise _unreadable(name, stored, f"a column of {column.type}")
-        columns[name] = cleaning.parsed(stored, column, engine)
+        columns[name] = expressions.parsed(stored, column, engine)
     if schema.unit.column is not None:
         stored = table[names.get(UNIT) or names[schema.unit.column]]
-        key = cleaning.unit(stored)
+        key = expressions.unit(stored)
         if key is None:
             raise _unreadable(schema.unit.column, stored, "the unit")
         columns[UNIT] = key
     table = table.select(**columns).view()
     if UNIT in columns:
         table = table.filter(table[UNIT].notnull())
-    coded = [name for name, column in schema.columns.items() if cleaning.coded(column)]
+    looked_up = [name for name, column in schema.columns.items() if coded(column)]
     return table.select(
-        **{name: cleaning.bounded(table[name], column) for name, column in schema.columns.items()},
+        **{name: expressions.bounded(table[name], column) for name, column in schema.columns.items()},
         **{name: table[name] for name in columns if name == UNIT},
-        **{RAW + name: table[name] for name in coded},
+        **{RAW + name: table[name] for name in looked_up},
     )
 
 

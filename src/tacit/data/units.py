@@ -1,28 +1,97 @@
-"""Bounding what one unit contributes: at most so many of its rows are kept, chosen blind to the rows."""
+"""Units in memory: which rows belong to the same unit, and which of its rows are kept.
+
+Two rows belong to the same unit just if the values that name it are equal. Nobody may become two units, whose
+rows would then count twice; and no two people one, of whom some rows would be lost.
+"""
 
 from __future__ import annotations
 
+import datetime
+import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.given import group_numbers
+from tacit.data.given import single
 from tacit.randomness import Source
 
-__all__ = ["bounded_groups"]
+__all__ = ["bounded_units", "unit_numbers"]
+
+_COMPARED = (bytes, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, UUID)
+"""Types, other than numbers and text, whose values are told apart by comparing them."""
+_MOST_DIGITS = 10_000
+"""Decimal numbers of more digits than this before or after the point are not made into fractions."""
 
 
-def bounded_groups(groups: NDArray[Any], most: int, source: Source) -> NDArray[np.bool_]:
-    """Which rows to keep so that no group has more than ``most``: a random choice, blind to the rows.
+def bounded_units(units: NDArray[Any], most: int, source: Source) -> NDArray[np.bool_]:
+    """Which rows to keep so that no unit has more than ``most``: a random choice, blind to the rows.
 
-    Rows without a group (None or NaN) are not kept.
+    Rows without a unit (None or NaN) are not kept.
     """
-    place = group_numbers(groups)
-    order = np.lexsort((source.words(len(groups)), place))
+    place = unit_numbers(units)
+    order = np.lexsort((source.words(len(units)), place))
     ranked = place[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=-2))
-    rank = np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
-    kept = np.zeros(len(groups), dtype=bool)
+    rank = np.arange(len(units)) - np.repeat(starts, np.diff(np.append(starts, len(units))))
+    kept = np.zeros(len(units), dtype=bool)
     kept[order] = (rank < most) & (ranked >= 0)
     return kept
+
+
+def unit_numbers(units: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for each unit, the same for equal ones, −1 where there is none.
+
+    Numbers are equal by value, of whatever type they are; a text is never a number. None, NaN and what
+    pandas calls missing are no unit.
+
+    >>> unit_numbers(np.array([1, 1.0, True, Decimal(1), "1", None, math.nan], dtype=object)).tolist()
+    [0, 0, 0, 0, 1, -1, -1]
+    """
+    if units.dtype.kind in "mM":
+        stamps = units.astype(np.int64)
+        numbered = np.asarray(np.unique(stamps, return_inverse=True)[1], dtype=np.int64)
+        return np.where(np.isnat(units), -1, numbered)
+    if units.dtype.kind in "biu":
+        return np.asarray(np.unique(units, return_inverse=True)[1], dtype=np.int64)
+    numbers: dict[Any, int] = {}
+    found = np.empty(len(units), dtype=np.int64)
+    for i, unit in enumerate(units.tolist()):
+        key = _key(unit)
+        found[i] = -1 if key is None else numbers.setdefault(key, len(numbers))
+    return found
+
+
+def _key(unit: Any) -> Any:
+    """A key that two units share exactly if they are the same; None for no unit."""
+    try:
+        unit = single(unit)
+        if isinstance(unit, np.generic):
+            unit = unit.item()
+        if unit is None or bool(unit != unit):
+            return None
+        if isinstance(unit, (bool, int, float, Decimal, Fraction)):
+            return "number", _exact(unit)
+        if isinstance(unit, (list, tuple)):
+            parts = tuple(("none",) if part is None else _key(part) for part in unit)
+            return None if None in parts else ("several", parts)
+        if type(unit) in _COMPARED:
+            return "value", unit
+        return ("text" if isinstance(unit, str) else type(unit).__name__), str.__str__(str(unit))
+    except Exception:
+        return None
+
+
+def _exact(number: Any) -> Any:
+    """A number such that equal ones are equal here, of whatever type they are."""
+    if isinstance(number, Decimal) and not -_MOST_DIGITS < number.adjusted() < _MOST_DIGITS:
+        sign, digits, exponent = number.as_tuple()
+        whole = "".join(map(str, digits)).rstrip("0")
+        return sign, whole, int(exponent) + len(digits) - len(whole)
+    if isinstance(number, float):
+        number = float.__float__(number)
+        return number if math.isinf(number) else Fraction(number)
+    return Fraction(int.__int__(number) if isinstance(number, int) else number)

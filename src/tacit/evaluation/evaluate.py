@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tacit import _validate, events, mechanisms
 from tacit.data.given import assumed, column
-from tacit.data.units import bounded_groups
+from tacit.data.units import bounded_units
 from tacit.errors import InvalidValue, TacitError
 from tacit.evaluation import figures as made
 from tacit.evaluation.tally import Task, task_of
@@ -206,7 +206,7 @@ def evaluate(
     if noise is not None and ledger is not None:
         charge = ledger.charge(noise.event, label, delta=paid or None, noise=noise.noise)
     with charge:
-        keep = None if groups is None else bounded_groups(column("groups", groups), unit.rows, source)
+        keep = None if groups is None else bounded_units(column("groups", groups), unit.rows, source)
         exact, free = task.measure(model, X, targets, given_groups, keep, public, bounds)
         released = exact if noise is None else noise(exact)
     guarantee = None

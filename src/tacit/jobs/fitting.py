@@ -180,7 +180,7 @@ def plan_fit(
     with ExitStack() as stack:
         payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=told, stack=stack)
         chosen = {"epsilon": epsilon, "delta": delta, "noise": noise, "intervals": interval_share or None}
-        chosen["n"] = "dp" if buy_population else known.rows
+        chosen["n"] = "dp" if buy_population else known.population
         estimator = _estimator(name, maker, payment, chosen, random_state)
         trial = None
         if test is not None:
@@ -251,6 +251,6 @@ def _planned(estimator: Any, maker: Preprocessor) -> Planned:
         name, value, requirement = (getattr(error, part) for part in ("name", "value", "requirement"))
         if name != "n":
             raise
-        advice = "Declare rows in the schema if the number is public, or add buy_population=True."
+        advice = "Declare population in the schema if the number is public, or add buy_population=True."
         raise InvalidValue("number of rows", value, requirement, advice) from None
     return planned

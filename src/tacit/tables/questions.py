@@ -120,7 +120,8 @@ class Questions:
             def statistic(given: dict[str, Any]) -> Statistic:
                 limits = given.get(column, bounds)
                 if table.every_row_counts(column) and not axes and condition is None:
-                    return moments.mean_of_known_n(text, table.schema, column, limits, table.schema.rows)
+                    known = table.schema.population
+                    return moments.mean_of_known_n(text, table.schema, column, limits, known)
                 return moments.mean(text, table.schema, column, limits, axes, condition)
 
             return _bounded(text, table, (column,), bounds, condition, statistic)

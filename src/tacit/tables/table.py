@@ -10,7 +10,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from tacit.data.cleaning import clean
+from tacit.data.cleaning.expressions import clean
 from tacit.data.rowwise import rowwise
 from tacit.data.source import Source, connect
 from tacit.errors import InvalidValue, TacitError
@@ -70,7 +70,7 @@ class Table(Questions):
     def every_row_counts(self, column: str) -> bool:
         """Whether n is public and every row has a value in the column: see :meth:`mean`."""
         return (
-            self.schema.rows is not None
+            self.schema.population is not None
             and self.unit.column is None
             and not self._filtered
             and self.schema[column].missing is not None
@@ -235,7 +235,7 @@ def open(
         neighbours,
         known.unit,
         RandomSource(random_state),
-        known.rows,
+        known.population,
         concentrated=ledger.budget.delta > 0 and ledger.budget.filter != "basic",
     )
     connected = connect(

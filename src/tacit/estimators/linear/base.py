@@ -17,7 +17,7 @@ from tacit import _validate, events
 from tacit.data import given
 from tacit.data.arithmetic import products
 from tacit.data.features import Features, box
-from tacit.data.units import bounded_groups
+from tacit.data.units import bounded_units
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators.linear.curvature import CurvaturePurchase, weight_covariance
 from tacit.estimators.linear.losses import Loss
@@ -251,7 +251,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             keep = None
             if groups is not None:
                 named = given.column("groups", groups, len(matrix))
-                keep = bounded_groups(named, planned.unit.rows, source)
+                keep = bounded_units(named, planned.unit.rows, source)
             if prepared.box is not None:
                 bounds = prepared.box.buy(matrix, keep, source)
                 space = Space.of(*bounds, None, intercept=space.intercept > 0)

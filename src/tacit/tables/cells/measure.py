@@ -39,7 +39,7 @@ import ibis.expr.types as ir
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.cleaning import total
+from tacit.data.cleaning.expressions import total
 from tacit.data.source import UNIT, Source
 from tacit.relations import Relation, Unit, histogram_sensitivity, sum_sensitivity
 from tacit.tables.cells.axes import Axis

@@ -18,7 +18,7 @@ import ibis
 import ibis.expr.types as ir
 
 from tacit import _validate
-from tacit.data.cleaning import clip
+from tacit.data.cleaning.expressions import clip
 from tacit.errors import InvalidValue
 from tacit.schema import Column, Schema
 

@@ -1,68 +1,34 @@
-"""Cleaning: from what a table holds to what its schema declares, row by row, without exceptions.
+"""The rule of cleaning as Ibis expressions, for whatever engine runs them.
 
-Every function here turns a column into an Ibis expression that depends on one row only and is
-total: whatever the row holds (NULL, NaN, ±∞, the ends of int64, text that is no number, dates of
-the year 290000), the engine computes a value of the declared type or NULL, and raises nothing. An
-exception that only some data cause would tell something about them. The same row gives the same
-value on DuckDB and on Spark in ANSI mode.
+Every function here turns a column into an expression that depends on one row only and is total, as
+:mod:`tacit.data.cleaning.rule` demands: the engine computes a value of the declared type or NULL, and raises
+nothing. The same row gives the same value on DuckDB and on Spark in ANSI mode.
 
-The rules, by declared type; what fits none of them is missing:
-
-``integer``
-    whole part (towards −∞), clipped to the bounds, or to ±2⁵³ without any; with ``categories``, those
-    numbers only and nothing clipped.
-``number``
-    float64, clipped to the bounds, ±∞ too. NaN is missing.
-``boolean``
-    true and false, 1 and 0, also as text in any case.
-``date``
-    clipped to the bounds, or to the years 1 … 9999 without any; of a timestamp the day (UTC); of text
-    the YYYY-MM-DD it starts with, alone or before a blank or a ``T``.
-``category``
-    a declared category as it is or without surrounding blanks; otherwise ``other`` or, without it,
-    missing, yet not replaced by the ``missing`` constant.
-``text``
-    without surrounding blanks.
-
-Text is a number if it is written in decimal digits with or without sign, point and exponent, or is
-``inf`` or ``infinity``. Empty or blank text is missing; no other word is ("NA" is a category like any
-other, and no number). Numbers become text or whole-number categories only if they are whole and below
-2⁵³ in size, where a number stored as a float is still the one that was meant.
+Some stored types cannot be what is declared, whatever they hold (:func:`accepts`): that is refused by the
+types alone.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 from typing import Any
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
-import pandas as pd
 
+from tacit.data.cleaning.rule import BLANKS, DAY, FALSE, LARGEST, NUMBER, TRUE, coded, kind_of, limits
 from tacit.errors import InvalidValue
 from tacit.schema import Column
 
-__all__ = ["accepts", "bounded", "category", "clean", "clip", "coded", "parsed", "total", "unit"]
+__all__ = ["accepts", "bounded", "clean", "clip", "parsed", "total", "unit"]
 
-LARGEST = 2**53
-"""Whole numbers up to here are themselves in float64."""
-
-BLANKS = " \t\n\r\v\f"
-
-_FIRST_DAY, _LAST_DAY = datetime.date.min, datetime.date.max
-_NUMBER = (
-    f"^[{BLANKS}]*[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
-    f"|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[{BLANKS}]*$"
-)
-_DAY = "^([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}([ T]|$)"
 _NUMERIC = ("boolean", "integer", "wide", "float", "text", "null")
 _ACCEPTED = {
     "integer": _NUMERIC,
     "number": _NUMERIC,
     "boolean": _NUMERIC,
-    "category": (*_NUMERIC, "date"),
+    "code": _NUMERIC,
     "text": (*_NUMERIC, "date"),
     "date": ("date", "timestamp", "text", "null"),
 }
@@ -90,18 +56,7 @@ def _family(stored: dt.DataType) -> str:
 
 def accepts(stored: dt.DataType, column: Column) -> bool:
     """Whether values stored so can be read as the column is declared."""
-    family = _family(stored)
-    coded = column.type == "category" and column.categories and not isinstance(column.categories[0], str)
-    return family in _ACCEPTED[column.type] and not (coded and family == "date")
-
-
-def coded(column: Column) -> bool:
-    """Whether rows may be grouped by the parsed column, and :func:`category` asked afterwards.
-
-    That is so for declared categories. To ask the engine of every row whether its text is among them
-    costs several times as much as the grouping itself.
-    """
-    return column.categories is not None and column.type != "boolean"
+    return _family(stored) in _ACCEPTED[kind_of(column)]
 
 
 def clean(value: ir.Value, column: Column) -> ir.Value:
@@ -116,13 +71,9 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
 
     ``engine`` may name the backend, which then has less to check of text that is to be a number.
     """
-    family, kind = _family(value.type()), column.type
+    family, kind = _family(value.type()), kind_of(column)
     if value.type().is_uuid():
         value = value.cast("string")
-    if kind == "category":
-        kind = "text" if column.categories is None or isinstance(column.categories[0], str) else "code"
-    elif kind == "integer":
-        kind = "integer" if column.categories is None else "code"
     if family == "null":
         null = {"code": "int64", "integer": "int64", "number": "float64", "text": "string"}
         return ibis.null(null.get(kind, kind))
@@ -157,11 +108,9 @@ def bounded(value: ir.Value, column: Column) -> ir.Value:
     if column.type == "boolean":
         return value if missing is None else value.fill_null(missing)
     if column.type == "date":
-        low, high = column.bounds or (_FIRST_DAY, _LAST_DAY)
-        return clip(value, low, high, missing)
+        return clip(value, *limits(column), missing)
     if column.type == "integer":
-        low, high = column.bounds or (-LARGEST, LARGEST)
-        clipped = clip(value, low, high, missing)
+        clipped = clip(value, *limits(column), missing)
         return clipped.floor() if clipped.type().is_floating() else clipped.cast("int64")
     if column.bounds is not None:
         return clip(value, *column.bounds, missing)
@@ -193,28 +142,6 @@ def clip(value: ir.Value, lower: Any, upper: Any, missing: Any = None) -> ir.Val
         (above, upper),
         else_=ibis.null(stored) if missing is None else missing,
     )
-
-
-def category(column: Column, key: Any) -> Any:
-    """The category, or ``other``, or None, that a value of a parsed, :func:`coded` column belongs to.
-
-    It is for the few keys of a grouped result, and agrees with what :func:`bounded` makes of a row.
-
-    >>> sex = Column("category", categories=("Female", "Male"), other="another", missing="Male")
-    >>> [category(sex, key) for key in ("Female", " Male ", "M", "", None)]
-    ['Female', 'Male', 'another', 'Male', 'Male']
-    """
-    categories = column.categories or ()
-    if pd.isna(key):
-        return column.missing
-    if not isinstance(key, str):
-        return int(key) if int(key) in categories else None
-    if key in categories:
-        return key
-    stripped = key.strip(BLANKS)
-    if stripped in categories:
-        return stripped
-    return column.other if stripped else column.missing
 
 
 def unit(value: ir.Value) -> ir.Value | None:
@@ -265,13 +192,13 @@ def _stripped(text: ir.StringValue) -> ir.StringValue:
 def _number(text: ir.StringValue, engine: str) -> ir.FloatingValue:
     """Text as float64, if decimal: DuckDB also reads ``1_000`` and ``+-1``, Spark ``1d`` and ``0x1p3``."""
     lax = text.contains("_") | text.contains("+-")
-    plain = ~lax if engine == "duckdb" else text.re_search(_NUMBER)
+    plain = ~lax if engine == "duckdb" else text.re_search(f"^[{BLANKS}]*{NUMBER}[{BLANKS}]*$")
     return ibis.ifelse(plain, text, ibis.null("string")).try_cast("float64")
 
 
 def _truth(text: ir.StringValue) -> ir.BooleanValue:
     word = _stripped(text).lower()
-    return ibis.cases((word.isin(["true", "1"]), True), (word.isin(["false", "0"]), False))
+    return ibis.cases((word.isin(TRUE), True), (word.isin(FALSE), False))
 
 
 def _whole(number: ir.NumericValue) -> ir.IntegerValue:
@@ -296,7 +223,8 @@ def _as_text(value: ir.Value, family: str) -> ir.StringValue:
 def _as_date(value: ir.Value, family: str) -> ir.DateValue:
     if family == "text":
         text = _stripped(value.cast("string"))
-        return ibis.ifelse(text.re_search(_DAY), text.left(10), ibis.null("string")).try_cast("date")
+        plain = text.re_search(f"^{DAY}([ T]|$)")
+        return ibis.ifelse(plain, text.left(10), ibis.null("string")).try_cast("date")
     return value.try_cast("date") if family == "timestamp" else value
 
 
