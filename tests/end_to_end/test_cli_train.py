@@ -551,7 +551,7 @@ def test_a_run_goes_on_with_what_it_was_started_with(run: Run, monkeypatch: pyte
 
     def noting(self: Trainer, parts: Any) -> None:
         original(self, parts)
-        rates.append((self.optimizer.param_groups[0]["lr"], self._average))
+        rates.append((self.optimizer.param_groups[0]["lr"], self._run.state.average))
 
     monkeypatch.setattr(Trainer, "_take", noting)
     bare = {"epochs": "", "batch-size": "", "classes": ""}

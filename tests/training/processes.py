@@ -177,7 +177,7 @@ def samples(rank: int, folder: Path) -> dict[str, Any]:
     for sampling in ("poisson", "shuffle"):
         seen: list[int] = []
         trainer = linear(plan(101, 20, 50, sampling=sampling))
-        trainer.callbacks = (lambda progress, seen=seen: seen.append(progress.seen.examples),)
+        trainer.callbacks = (lambda progress, seen=seen: seen.append(progress.private_diagnostics.examples),)
         trainer.fit(points(101))
         made[sampling] = torch.tensor(seen)
     return made

@@ -26,7 +26,7 @@ ledger               process 0 charges; if it is refused, all raise before any e
 stop, Ctrl-C         in any of them ends the run of all after the same step
 checkpoint, file     written and read by process 0
 a loop of your own   must take the same steps everywhere: leave it by ``trainer.stop()``
-``Seen``             is of the examples of its own process
+private diagnostics  are of the examples of this process alone
 ===================  =================================================================================
 """
 
@@ -36,7 +36,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -45,12 +45,9 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from tacit import _validate
 from tacit.errors import EngineFailed, InvalidValue
-from tacit.training.data import Examples, Pair
+from tacit.training.batches.dataset import Examples, Pair
 from tacit.training.parallel import sharding
-from tacit.training.sampling import Fixed, Rows, Sampler
-
-if TYPE_CHECKING:
-    from tacit.training.trainer import Trainer
+from tacit.training.sampling import Fixed, RowNumbers, Sampler
 
 Result = TypeVar("Result")
 
@@ -287,27 +284,8 @@ class _Part(Examples):
     def __len__(self) -> int:
         return len(range(self.rank, len(self.examples), self.size))
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         return self.examples.batches((rows * self.size + self.rank for rows in draws), size)
-
-
-def facts_of(trainer: Trainer, rows: int, resume: bool) -> dict[str, Any]:
-    """What has to be the same in all processes."""
-    return {
-        "plan": trainer.plan,
-        "len(dataset)": rows,
-        "ledger is None": trainer._account.ledger is None,
-        "random_state is None": not trainer._source.seeded,
-        "checkpoint is None": trainer._checkpoint is None,
-        "resume": resume,
-        "views": trainer._views,
-        "physical_batch is None": trainer._core.physical_batch is None,
-        "average is None": trainer._average is None,
-        "model.parameters()": [
-            (name, tuple(each.shape), each.dtype, each.requires_grad)
-            for name, each in trainer.model.named_parameters()
-        ],
-    }
 
 
 def group_for(model: nn.Module) -> Group:

@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from tacit.errors import InvalidValue
-from tacit.training import tree
-from tacit.training.sampling import Rows
+from tacit.training.batches import tree
+from tacit.training.sampling import RowNumbers
 
 Pair = tuple[Any, Any]
 
@@ -34,7 +34,7 @@ class Examples(ABC):
         """How many rows there are, which is for the sampler alone."""
 
     @abstractmethod
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
 
 
@@ -48,11 +48,11 @@ class InMemory(Examples):
     def __len__(self) -> int:
         return self._rows
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         for rows in draws:
             yield (self._at(part) for part in _parts(rows, size))
 
-    def _at(self, rows: Rows) -> Pair:
+    def _at(self, rows: RowNumbers) -> Pair:
         chosen = torch.from_numpy(rows)
 
         def pick(leaf: Any) -> Any:
@@ -70,7 +70,7 @@ class FromDataset(Examples):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         counts: deque[int] = deque()
 
         def lists() -> Iterator[list[int]]:
@@ -139,7 +139,7 @@ class _Collate:
         return self.collate(items) if items else None
 
 
-def _parts(rows: Rows, size: int) -> Iterator[Rows]:
+def _parts(rows: RowNumbers, size: int) -> Iterator[RowNumbers]:
     for start in range(0, max(1, len(rows)), size):
         yield rows[start : start + size]
 

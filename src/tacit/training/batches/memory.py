@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.training import tree
-from tacit.training.data import Examples, Pair
+from tacit.training.batches import tree
+from tacit.training.batches.dataset import Examples, Pair
+from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.isolation.state import guarded
-from tacit.training.losses import unnamed_bounds
 
 if TYPE_CHECKING:
     from tacit.training.step import PrivateStep
