@@ -50,12 +50,7 @@ def trainer(planned: Plan, ledger: tacit.Ledger | None = None, **options: Any) -
     return Trainer(model, nn.CrossEntropyLoss(), optimizer, planned, ledger, **options)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

@@ -47,12 +47,7 @@ def write_idx(path: str, values: Any) -> None:
     Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

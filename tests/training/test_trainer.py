@@ -306,7 +306,7 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
         tacit.Ledger.open(
             tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0), relation="replace_one"
         ) as ledger,
-        pytest.raises(InvalidValue, match="ledger"),
+        pytest.raises(tacit.TacitError, match="ledger promises privacy under replace_one, not add_remove"),
     ):
         trainer(ledger=ledger)
 

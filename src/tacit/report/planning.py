@@ -139,7 +139,7 @@ class Comparison:
 
 
 def training_cost(plan: Plan, *, target: float | None = None, say: Say = lambda text: None) -> TrainingCost:
-    """What a plan costs; ``target`` is the ε that its noise was calibrated to, None if the noise was given."""
+    """What a plan costs; ``target`` is the ε that its noise was calibrated to, if it was."""
     say("comparing accountants")
     accountants = accounting.compare(plan.event, plan.delta, relation=plan.relation)
     if not accountants:

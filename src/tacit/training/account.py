@@ -19,7 +19,7 @@ from tacit.ledger import Payment
 from tacit.ledger.work import Span, Work, conflict, held
 from tacit.relations import Relation
 from tacit.training import past
-from tacit.training.parallel.distributed import ALONE, Group
+from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
 from tacit.training.plan import ASSUMPTIONS, Plan
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Account:
     """
 
     def __init__(
-        self, plan: Plan, ledger: Ledger | None, label: str, noise: str, group: Group = ALONE,
+        self, plan: Plan, ledger: Ledger | None, label: str, noise: str, group: ProcessGroup = ONE_PROCESS,
         place: str | None = None, earlier: str = "composed",
     ) -> None:  # fmt: skip
         self.plan, self.noise, self.group = plan, noise, group

@@ -23,7 +23,7 @@ from tacit.training.batches.memory import first_pair, fitting_batch
 from tacit.training.batches.views import Augment, joined, viewed
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.isolation.checking import mark_unsound, unsound
-from tacit.training.parallel.distributed import group_for
+from tacit.training.parallel.distributed import process_group_of
 from tacit.training.parallel.turns import Turn
 from tacit.training.sampling import disordered
 from tacit.training.state import RunState
@@ -83,7 +83,7 @@ class TrainingRun:
     def _agreed(self, dataset: Any, *, resume: bool) -> Examples:
         """The rows that this process samples, once all processes agree on the run and its first weights."""
         state, plan = self.state, self.state.plan
-        if group_for(state.model).size != state.group.size:
+        if process_group_of(state.model).size != state.group.size:
             raise InvalidValue(
                 "torch.distributed", "initialised later", "initialised before the trainer is made"
             )

@@ -15,7 +15,7 @@ from tacit.errors import InvalidValue
 from tacit.training import past, saving
 from tacit.training.account import Account
 from tacit.training.averaging import Average
-from tacit.training.parallel.distributed import Group
+from tacit.training.parallel.distributed import ProcessGroup
 from tacit.training.plan import Plan
 from tacit.training.step import PrivateStep
 
@@ -34,7 +34,7 @@ class RunState:
     average: Average | None
     account: Account
     core: PrivateStep
-    group: Group
+    group: ProcessGroup
     taken: int = 0
 
     @property

@@ -23,7 +23,7 @@ from tacit.training.gradients.routes import forget
 from tacit.training.gradients.sums import BLOCK
 from tacit.training.isolation.selftest import check_apart, check_clipping, check_noise, finite_rows
 from tacit.training.noise import Ahead, normal
-from tacit.training.parallel.distributed import ALONE, Group
+from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
 from tacit.training.plan import Plan
 
 _TESTS = 10
@@ -77,7 +77,7 @@ class PrivateStep:
     def __init__(
         self, model: nn.Module, loss: Loss, plan: Plan, source: Source, *,
         physical_batch: int | None = None, views: int = 1, autocast: torch.dtype | None = None,
-        group: Group = ALONE, alone: bool = False,
+        group: ProcessGroup = ONE_PROCESS, alone: bool = False,
     ) -> None:  # fmt: skip
         self.group, self.alone = group, alone
         self.model, self.loss, self.plan, self.source = model, loss, plan, source

@@ -22,7 +22,7 @@ from tacit.training.batches.views import Augment
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.gradients.losses import per_example
 from tacit.training.isolation.checking import check_model, check_sound
-from tacit.training.parallel.distributed import group_for
+from tacit.training.parallel.distributed import process_group_of
 from tacit.training.parallel.turns import Turn
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
@@ -123,7 +123,7 @@ class Trainer:
     ) -> None:
         check_model(model)
         check_sound(model)
-        group = group_for(model)
+        group = process_group_of(model)
         if not isinstance(plan, Plan):
             raise InvalidValue("plan", type(plan), "a tacit.training.Plan")
         _check_optimizer(model, optimizer)

@@ -18,9 +18,9 @@ Augment = Callable[[Any], Any]
 
 
 def viewed(pair: Pair, views: int, augment: Augment | None, *, alone: bool) -> Pair:
-    """The pair with every entry as many times as there are views, one after the other, and augmented.
+    """The pair with each entry repeated ``views`` times in a row, and with its inputs augmented.
 
-    ``augment`` is given all inputs at once, or those of one example where examples are to be ``alone``.
+    ``augment`` is given all inputs at once, or, if ``alone``, the inputs of one example at a time.
     """
     if views == 1 and augment is None:
         return pair
