@@ -311,6 +311,20 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
         trainer(ledger=ledger)
 
 
+def test_another_unit_is_refused(tmp_path: Path) -> None:
+    unit = tacit.Unit("patient", 3)
+    with (
+        tacit.Ledger.open(tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0), unit=unit) as ledger,
+        pytest.raises(tacit.TacitError, match="ledger protects one patient"),
+    ):
+        trainer(ledger=ledger)
+
+
+def test_anything_but_a_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"ledger must be a tacit\.Ledger"):
+        trainer(ledger=str(tmp_path / "s.db"))
+
+
 def test_a_seed_is_said() -> None:
     made = trainer(random_state=3).fit(data())
     assert made.guarantee.noise == "seeded"

@@ -85,7 +85,9 @@ def plan(
         "--step-delta": step_delta,
     }
     if compare:
-        _refuse({**training, "--epsilon": epsilon}, "for a training run", "Leave out it or --compare.")
+        _refuse(
+            {**training, "--epsilon": epsilon}, "for a training run", "Leave it out, or leave out --compare."
+        )
         _require({"--steps": steps}, "--compare")
         event = _step(sigma, sensitivity, noise_multiplier, step_epsilon, step_delta)
         _compare(event, int(steps or 0), delta, relation, plot, as_json)
@@ -187,7 +189,7 @@ def _require(options: dict[str, Any], purpose: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Say]:
-    """What is being computed, on the terminal's standard error, gone when it is done."""
+    """Show what is being computed on standard error, and remove it when it is done."""
     console = Console(stderr=True)
     with console.status("") as status:
         yield lambda text: status.update(f"{text} …")

@@ -108,7 +108,7 @@ class Bar:
 
 
 class Interrupts:
-    """Within, the first Ctrl-C asks the run to stop after its step, and the second stops at once."""
+    """A context in which the first Ctrl-C stops the run after its current step, and the second at once."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -122,7 +122,7 @@ class Interrupts:
         return self
 
     def _first(self, number: int, frame: Any) -> None:
-        print("tacit: stopping after this step; once more to stop at once.", file=sys.stderr)
+        print("tacit: stopping after this step; press Ctrl-C again to stop at once.", file=sys.stderr)
         signal.signal(signal.SIGINT, self._before)
         self._stop()
 
