@@ -50,12 +50,7 @@ def trainer(planned: Plan, ledger: tacit.Ledger | None = None, **options: Any) -
     return Trainer(model, nn.CrossEntropyLoss(), optimizer, planned, ledger, **options)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -303,7 +298,7 @@ def test_a_fork_takes_no_step_and_gives_none_back(act: str, tmp_path: Path, ledg
             if act == "step":
                 made.step(*batch)
             else:
-                made._account.give_back(1)
+                made._run.state.account.give_back(1)
         except BaseException as error:
             told = str(error).encode()
         os.write(writer, told)
@@ -575,7 +570,7 @@ with torch.no_grad():
 print(run.number, run.alone.event.to_json())
 """
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert told.split(maxsplit=1) == [first._account.run, plan().event.to_json() + "\n"]
+    assert told.split(maxsplit=1) == [first._run.state.account.run, plan().event.to_json() + "\n"]
 
 
 def test_the_same_run_counts_once(tmp_path: Path) -> None:
@@ -602,7 +597,7 @@ def test_the_ledger_pays_for_each_run_once(tmp_path: Path, ledger: tacit.Ledger)
     fitted(model, ledger)
     charged = [entry.event for entry in ledger.entries()]
     assert charged == [plan().event] * 2, "the run before was charged too: the ledger had not known of it"
-    assert outside._account.run in {entry.work.run for entry in ledger.entries() if entry.work}
+    assert outside._run.state.account.run in {entry.work.run for entry in ledger.entries() if entry.work}
     third = fitted(model, ledger)
     assert len(ledger.entries()) == 3
     assert third.guarantee.event == events.Compose((plan().event,) * 3)
@@ -648,5 +643,5 @@ def test_what_goes_on_from_a_void_run_is_void() -> None:
     from tacit.training import past
 
     first = fitted(network())
-    past.void(first.model, first._account.run)
+    past.void(first.model, first._run.state.account.run)
     assert fitted(_loaded(first.model)).guarantee.epsilon == float("inf")

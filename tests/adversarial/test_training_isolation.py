@@ -37,6 +37,7 @@ from tacit.training.isolation import recording as recordings
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.state import State
 from tacit.training.isolation.table import KEEPING
+from tacit.training.run import TrainingRun
 from training.oracle import squared
 from training.zoo import BATCH, ZOO
 
@@ -596,7 +597,7 @@ def test_a_fault_before_the_first_step_leaves_the_model_as_it_was() -> None:
 
 
 def test_a_trainer_that_forgets_its_fault_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trainer, "_check_sound", lambda trainer: None)
+    monkeypatch.setattr(TrainingRun, "check_sound", lambda run: None)
     made = still(Net(before=into_frozen))
     with pytest.raises(NotIsolated):
         made.fit(data())

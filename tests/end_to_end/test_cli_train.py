@@ -46,12 +46,7 @@ def write_idx(path: str, values: Any) -> None:
     Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -545,7 +540,7 @@ def test_a_run_goes_on_with_what_it_was_started_with(run: Run, monkeypatch: pyte
 
     def noting(self: Trainer, parts: Any) -> None:
         original(self, parts)
-        rates.append((self.optimizer.param_groups[0]["lr"], self._average))
+        rates.append((self.optimizer.param_groups[0]["lr"], self._run.state.average))
 
     monkeypatch.setattr(Trainer, "_take", noting)
     bare = {"epochs": "", "batch-size": "", "classes": ""}

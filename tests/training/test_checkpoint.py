@@ -196,10 +196,10 @@ def test_a_charge_without_a_checkpoint_is_found_again(
     path = tmp_path / "run.safetensors"
     made = run(path, ledger)
 
-    def fail(trainer: Any, step: int, last: int) -> None:
+    def fail(state: Any, last: int) -> None:
         raise PowerCut
 
-    monkeypatch.setattr(made._checkpoint, "begin", fail)
+    monkeypatch.setattr(made._run.checkpoint, "begin", fail)
     with pytest.raises(PowerCut):
         made.fit(data())
     assert len(ledger.entries()) == 1

@@ -306,9 +306,23 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
         tacit.Ledger.open(
             tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0), relation="replace_one"
         ) as ledger,
-        pytest.raises(InvalidValue, match="ledger"),
+        pytest.raises(tacit.TacitError, match="ledger promises privacy under replace_one, not add_remove"),
     ):
         trainer(ledger=ledger)
+
+
+def test_another_unit_is_refused(tmp_path: Path) -> None:
+    unit = tacit.Unit("patient", 3)
+    with (
+        tacit.Ledger.open(tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0), unit=unit) as ledger,
+        pytest.raises(tacit.TacitError, match="ledger protects one patient"),
+    ):
+        trainer(ledger=ledger)
+
+
+def test_anything_but_a_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"ledger must be a tacit\.Ledger"):
+        trainer(ledger=str(tmp_path / "s.db"))
 
 
 def test_a_seed_is_said() -> None:
@@ -738,10 +752,11 @@ def test_saved_weights_carry_their_guarantee(tmp_path: Path) -> None:
 def test_nothing_for_the_curator_is_in_a_file(tmp_path: Path) -> None:
     made = trainer(checkpoint=tmp_path / "run.safetensors").fit(data())
     made.save(tmp_path / "m.safetensors")
-    assert made.seen is not None
+    figures = made.private_diagnostics
+    assert figures is not None
     for file in tmp_path.iterdir():
         text = file.read_bytes()
-        for secret in ('"loss"', "clipped", '"seen"', f"{made.seen.loss:.4f}", str(made.seen.loss)):
+        for secret in ('"loss"', "clipped", "diagnostics", f"{figures.loss:.4f}", str(figures.loss)):
             assert secret.encode() not in text, (file, secret)
 
 
@@ -786,7 +801,7 @@ def test_progress_shows_epsilon_and_marks_what_is_not_public(capsys: pytest.Capt
 def test_full_batch_is_plain_gaussian_descent() -> None:
     made = trainer(plan(batch_size=ROWS, steps=4))
     seen: list[int] = []
-    made.callbacks = (lambda p: seen.append(p.seen.examples),)
+    made.callbacks = (lambda p: seen.append(p.private_diagnostics.examples),)
     made.fit(data())
     assert seen == [ROWS] * 4
     assert made.guarantee.event == events.Repeat(events.Gaussian(1.0), 4)
@@ -812,4 +827,4 @@ def test_images_go_through_in_parts_that_suit_a_cpu() -> None:
         )  # fmt: skip
         made = trainer(plan(steps=1, batch_size=40, population=40), model)
         made.fit((torch.randn(40, 1, side, side), targets))
-        assert made._core.physical_batch == most
+        assert made._run.state.core.physical_batch == most

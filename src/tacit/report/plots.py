@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.report.membership import percent_up
-from tacit.report.planning import Comparison, TrainingPlan, rounded_up
+from tacit.report.planning import Comparison, TrainingCost, rounded_up
 
 __all__ = [
     "attack_figure",
@@ -56,8 +56,9 @@ def new_figure(xlabel: str, ylabel: str, *titles: str) -> tuple[Figure, list[Axe
     return figure, panels
 
 
-def training_figure(plan: TrainingPlan) -> Figure:
+def training_figure(cost: TrainingCost) -> Figure:
     """ε spent after each epoch of a training plan, and the ε that was asked for."""
+    plan = cost.plan
     figure, (axes,) = new_figure(
         "epochs completed",
         "ε (tightest accountant)",
@@ -66,17 +67,17 @@ def training_figure(plan: TrainingPlan) -> Figure:
         f"noise multiplier {rounded_up(plan.noise_multiplier, 4)}",
     )
     axes.plot(
-        [row.epoch for row in plan.spend],
-        [row.epsilon for row in plan.spend],
+        [row.epoch for row in cost.spend],
+        [row.epsilon for row in cost.spend],
         color=STYLES["pld"][0],
         marker="o",
         markersize=4,
         label="ε spent",
     )
-    if plan.target is not None:
-        axes.axhline(plan.target, color="#555555", linestyle="--", linewidth=1.2, label="ε asked for")
+    if cost.target is not None:
+        axes.axhline(cost.target, color="#555555", linestyle="--", linewidth=1.2, label="ε asked for")
         axes.legend(frameon=False, loc="lower right")
-    axes.set_xlim(0, plan.epochs * 1.02)
+    axes.set_xlim(0, cost.spend[-1].epoch * 1.02)
     axes.set_ylim(0, None)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure

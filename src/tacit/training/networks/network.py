@@ -19,9 +19,9 @@ from tacit.data.examples import Found, valid_labels
 from tacit.errors import InvalidValue, ModelUnreadable
 from tacit.guarantee import Guarantee
 from tacit.training import past, saving
-from tacit.training.data import Examples, InMemory, Pair
+from tacit.training.batches.dataset import Examples, InMemory, Pair
 from tacit.training.networks.architectures import architecture, fixed_part
-from tacit.training.sampling import Rows
+from tacit.training.sampling import RowNumbers
 
 Array = NDArray[Any]
 
@@ -211,7 +211,7 @@ class Later(Examples):
     def __len__(self) -> int:
         return self.found.rows
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
         if self._read is None:
             self._read = self._loaded()

@@ -1,4 +1,4 @@
-"""Settings of a run of a named architecture, each its recipe's unless chosen, and the trainer they make."""
+"""Settings of a run of a named architecture, and the plan and the trainer that they make."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _RECIPE_POPULATION = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan(Plan):
-    """A plan that also says what the run was started with: it goes on from a checkpoint with nothing else."""
+    """A plan that also keeps the options of ``tacit train``, so that a checkpoint alone suffices to go on."""
 
     started: Mapping[str, Any] = field(hash=False)
-    """Options by name, as JSON knows them; public like the rest of the plan."""
+    """Options by name, of types that JSON has; public like the rest of the plan."""
 
     def __post_init__(self) -> None:
         self._set("started", _plain(self.started))
@@ -55,9 +55,9 @@ class Settings:
 
     @classmethod
     def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
-        """The recipe of the architecture, with whatever was chosen (is not None) in its place.
+        """The recipe of the architecture, with each setting in ``chosen`` that is not None in its place.
 
-        A run of more steps than the recipe takes has a learning rate that is smaller in proportion.
+        A run of more steps than the recipe has gets a learning rate that is smaller in proportion.
         """
         recipe = recipe_of(architecture)
         made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
@@ -81,15 +81,15 @@ class Settings:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What :meth:`of` makes the same settings from, whatever the recipe."""
+        """Options from which :meth:`of` makes these settings again, whatever the recipe says."""
         return asdict(self) | {"average": self.average or "none"}
 
     def plan(
         self, *, population: int, epsilon: float, delta: float, relation: Relation, started: Mapping[str, Any]
     ) -> RunPlan:
-        """The plan of the run, with the noise that ε takes; a quantile adds 6 % to it at most.
+        """The plan of the run, with noise for this ε; clipping to a quantile adds at most 6 % to the noise.
 
-        ``started`` is what else the run is started with.
+        ``started`` holds the other options that the run is started with.
         """
         plain = self.clipping != "quantile"
         made = RunPlan(
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run in a checkpoint was started with; refuses options given now (not None) that differ."""
+    """The options that the run in a checkpoint was started with; options given now must not differ."""
     _, kept = saving.read(path)
     try:
         started: dict[str, Any] = json.loads(kept["checkpoint"])["plan"]["started"]
