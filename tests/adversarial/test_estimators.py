@@ -20,9 +20,9 @@ from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
 from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
-from tacit.estimators.linear.models import newton
+from tacit.estimators.linear import newton
 from tacit.estimators.linear.noise import PLACES, objective, output
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.evaluation.evaluate import evaluate
 from tacit.randomness import Source
 
@@ -251,7 +251,7 @@ def test_no_rows_make_any_place_fail(name: str, place: str) -> None:
         (LogisticRegression, {"classes": [0, 1]}), (LinearRegression, {"target_bounds": (0, 1)}),
     ):  # fmt: skip
         for delta in (0.0, 1e-6):
-            model = kind(1.0, delta, noise=place, bounds=(-1, 1), n=300, random_state=1, **options)
+            model = kind(1.0, delta, noise=place, bounds=(-1, 1), population=300, random_state=1, **options)
             try:
                 model.plan(2)
             except InvalidValue:
@@ -274,8 +274,8 @@ def test_a_row_is_scaled_by_itself(order: Any, monkeypatch: pytest.MonkeyPatch) 
     space = Space.of(np.full(23, -np.inf), np.full(23, np.inf), 1.0, intercept=False)
 
     def differ() -> int:
-        together = next(iter(Rows(raw, np.zeros((200, 1)), space).blocks()))[0]
-        alone = [next(iter(Rows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)]
+        together = next(iter(ScaledRows(raw, np.zeros((200, 1)), space).blocks()))[0]
+        alone = [next(iter(ScaledRows(raw[i : i + 1], np.zeros((1, 1)), space).blocks()))[0][0] for i in range(200)]
         return sum(one.tobytes() != row.tobytes() for one, row in zip(alone, together, strict=True))
 
     assert differ() == 0
@@ -353,7 +353,7 @@ def test_no_value_raises_wherever_it_stands(name: str) -> None:
 
     for handed in (labels, labels.tolist()):
         model = fitted(X, handed)
-        fitted(X, Y, groups=handed)
+        fitted(X, Y, units=handed)
         LinearRegression(norm=3.0, target_bounds=(0, 1), random_state=1).fit(X, handed)
         evaluate(model, X, handed, epsilon=1.0, random_state=1)
         evaluate(model, X, Y, epsilon=1.0, random_state=1, groups=handed)

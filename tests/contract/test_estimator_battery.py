@@ -17,7 +17,7 @@ from contract.registry import check_json, check_repetition
 from tacit import Budget, Ledger, Unit, accounting
 from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.estimators.linear.models import base
+from tacit.estimators.linear import model as linear_model
 from tacit.estimators.linear.noise import PLACES
 from tacit.relations import Relation
 
@@ -43,7 +43,7 @@ Y = np.array([1, 0, 1, 0])
 
 
 def model(kind: type, place: str, delta: float, epsilon: float = 1.0, **more: Any) -> Any:
-    return kind(epsilon, delta, noise=place, bounds=(-1, 1), n=4, **{**KINDS[kind], **more})
+    return kind(epsilon, delta, noise=place, bounds=(-1, 1), population=4, **{**KINDS[kind], **more})
 
 
 def test_every_place_is_here() -> None:
@@ -63,7 +63,7 @@ class TestEveryFit:
     def test_the_claim(self, kind: type, place: str, delta: float, relation: Relation, rows: int) -> None:
         """The event costs no more than was asked for, nor much less, whoever is protected."""
         for epsilon in (0.2, 4.0):
-            made = model(kind, place, delta, epsilon, relation=relation, rows_per_group=rows)
+            made = model(kind, place, delta, epsilon, relation=relation, rows_per_unit=rows)
             spent = accounting.epsilon(made.plan(2).event, delta, relation=relation)
             assert 0.8 * epsilon <= spent <= epsilon * (1 + 1e-6)
 
@@ -83,14 +83,14 @@ class TestEveryFit:
         self, kind: type, place: str, delta: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         touched: list[int] = []
-        prepare = base.Rows
+        prepare = linear_model.ScaledRows
 
         def recording(*arguments: Any) -> Any:
             with Ledger.open(tmp_path / "rich.db") as second:
                 touched.append(len(second.entries()))
             return prepare(*arguments)
 
-        monkeypatch.setattr(base, "Rows", recording)
+        monkeypatch.setattr(linear_model, "ScaledRows", recording)
         budget = {"delta": delta} if delta else {}
         with Ledger.open(tmp_path / "poor.db", Budget(0.5, **budget)) as ledger:
             with pytest.raises(BudgetExceeded):
@@ -104,9 +104,9 @@ class TestEveryFit:
             assert made.guarantee_.epsilon == 1.0
 
     def test_people(self, kind: type, place: str, delta: float) -> None:
-        made = model(kind, place, delta, rows_per_group=2, random_state=1)
-        made.fit(X, Y, groups=["a", "a", "a", "b"])
-        assert made.guarantee_.unit == Unit("group", 2)
+        made = model(kind, place, delta, rows_per_unit=2, random_state=1)
+        made.fit(X, Y, units=["a", "a", "a", "b"])
+        assert made.guarantee_.unit == Unit("unit", 2)
 
     def test_odd_rows(self, kind: type, place: str, delta: float) -> None:
         """None of these may raise, warn, or show in the shape."""
@@ -131,8 +131,8 @@ class TestEveryFit:
         "bad",
         [
             {"epsilon": 0.0}, {"epsilon": math.nan}, {"epsilon": "1"}, {"delta": -1e-9}, {"delta": 1.0},
-            {"bounds": None}, {"bounds": (1, -1)}, {"relation": "both"}, {"options": {"unknown": 1}},
-            {"rows_per_group": 0}, {"n": -1}, {"random_state": "seed"},
+            {"bounds": None}, {"bounds": (1, -1)}, {"relation": "both"}, {"noise": {"unknown": 1}}, {"noise": "unknown"},
+            {"rows_per_unit": 0}, {"population": -1}, {"random_state": "seed"},
         ],
         ids=str,
     )  # fmt: skip

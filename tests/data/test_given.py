@@ -17,10 +17,10 @@ from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, evaluate
 from tacit.estimators.linear.losses import HuberHinge, Squared
-from tacit.estimators.linear.noise import Task
-from tacit.estimators.linear.noise.exponential import Exponential
-from tacit.estimators.linear.noise.objective import Objective
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.noise.place import Problem
+from tacit.estimators.linear.noise.exponential import NoisyChoice
+from tacit.estimators.linear.noise.objective import NoisyObjective
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source
 
 
@@ -117,7 +117,7 @@ def test_several_outputs_are_no_grid() -> None:
     with pytest.raises(InvalidValue, match="two classes"):
         LinearSVC(1.0, noise="exponential", classes=[0, 1, 2], norm=1.0, fit_intercept=False).fit(X[:, :1], Y)
     for loss in (HuberHinge(1), Squared()):
-        assert Exponential(Task(loss, 2, 1.0)).event is not None
+        assert NoisyChoice(Problem(loss, 2, 1.0)).event is not None
 
 
 @pytest.mark.parametrize("corner", [0.0, -100.0, math.nan])
@@ -132,7 +132,7 @@ def test_a_tiny_penalty_does_not_make_the_solver_fail(kind: type, C: float, epsi
     x = np.random.default_rng(2).uniform(-1, 1, size=(200, 3))
     for seed in range(6):
         kind(epsilon, bounds=(-1, 1), classes=[0, 1], C=C, random_state=seed).fit(x, x[:, 0] > 0)
-    assert Objective(Task(HuberHinge(1), 3, epsilon, penalty=1 / C))._tolerance >= 1e-7
+    assert NoisyObjective(Problem(HuberHinge(1), 3, epsilon, penalty=1 / C))._tolerance >= 1e-7
 
 
 @pytest.mark.parametrize("norm", [5e-324, 1e-310, 1e200])
@@ -159,7 +159,7 @@ def test_rows_stay_within_one() -> None:
     for norm in (1e-100, 1e-3, 1.0, 1e100):
         raw = generator.normal(size=(500, 4)) * np.exp(generator.normal(size=(500, 1)) * 100)
         space = Space.of(np.full(4, -np.inf), np.full(4, np.inf), norm, intercept=True)
-        for x, _ in Rows(raw, np.zeros((500, 1)), space).blocks():
+        for x, _ in ScaledRows(raw, np.zeros((500, 1)), space).blocks():
             assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-15
 
 
@@ -185,15 +185,15 @@ def test_what_a_model_says_is_withheld() -> None:
 
 
 def test_a_bought_count_is_of_the_rows_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.estimators.linear import base
+    from tacit.estimators import purchases
 
     seen: list[int] = []
-    buy = base.CountPurchase.buy
+    buy = purchases.CountPurchase.buy
 
     def noted(self: Any, rows: int, source: Source) -> int:
         seen.append(rows)
         return buy(self, rows, source)
 
-    monkeypatch.setattr(base.CountPurchase, "buy", noted)
-    model(n="dp", rows_per_group=2).fit(X, Y, groups=np.zeros(300))
+    monkeypatch.setattr(purchases.CountPurchase, "buy", noted)
+    model(population="dp", rows_per_unit=2).fit(X, Y, units=np.zeros(300))
     assert seen == [2]

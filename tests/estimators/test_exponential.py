@@ -15,9 +15,9 @@ from tacit import audit, events
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
-from tacit.estimators.linear.noise.exponential import STEPS, Exponential, lattice, loss_range
-from tacit.estimators.linear.noise.place import Task
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.noise.exponential import STEPS, NoisyChoice, Exponential, lattice, loss_range
+from tacit.estimators.linear.noise.place import Problem
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -28,11 +28,11 @@ LOSSES = [Logistic(), Logistic(cap=0.6), HuberHinge(), Squared()]
 def made(X, targets, intercept=False, norm=1.0):
     width = np.shape(X)[1]
     space = Space.of(np.full(width, -np.inf), np.full(width, np.inf), norm, intercept=intercept)
-    return Rows(np.asarray(X, float), np.asarray(targets, float), space)
+    return ScaledRows(np.asarray(X, float), np.asarray(targets, float), space)
 
 
 def task(loss, width, epsilon=1.0, *, intercept=False, **more):
-    return Task(loss, width, epsilon, intercept=intercept, **more)
+    return Problem(loss, width, epsilon, intercept=intercept, **more)
 
 
 def targets(loss, rng, size):
@@ -60,7 +60,7 @@ def test_sensitivity(loss, width, rows):
     """Over all points, one unit's steps span at most the sensitivity; some row, at the bound, nearly that."""
     rng = np.random.default_rng(1)
     unit = Unit("who", rows) if rows > 1 else Unit()
-    place = Exponential(task(loss, width, options={"cells": 7}, unit=unit))
+    place = NoisyChoice(task(loss, width, unit=unit), Exponential(cells=7))
     x = rng.normal(size=(300, width))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     x[: 2 * width] = np.vstack([np.eye(width), -np.eye(width)])
@@ -78,7 +78,7 @@ def test_totals_are_exact(loss):
     """The total of many rows is the sum of their own, to the bit, in any order and any company."""
     rng = np.random.default_rng(2)
     x, y = rng.normal(size=(157, 2)), targets(loss, rng, 157)
-    place = Exponential(task(loss, 3, intercept=True))
+    place = NoisyChoice(task(loss, 3, intercept=True))
     whole = place.totals(made(x, y, True))
     assert whole.dtype == np.int64
     order = rng.permutation(157)
@@ -104,7 +104,7 @@ def few_rows(loss):
 def test_points_have_the_stated_probabilities(loss, relation, rows, factor):
     unit = Unit("who", rows) if rows > 1 else Unit()
     options = {"radius": 4.0, "cells": 5}
-    place = Exponential(task(loss, 2, 6.0, relation=relation, unit=unit, options=options))
+    place = NoisyChoice(task(loss, 2, 6.0, relation=relation, unit=unit), Exponential(**options))
     data, source = few_rows(loss), Source(4)
     block, y = next(data.blocks())
     totals = np.array([loss.value(block @ point[:, None], y).sum() for point in place.points])
@@ -145,7 +145,7 @@ def test_audit(relation):
     inside, outside = made([[1.0]] * 2, [[0.0], [1.0]]), made([[1.0]], [[0.0]])
     if relation is Relation.REPLACE_ONE:
         outside = made([[1.0]] * 2, [[0.0]] * 2)
-    place = Exponential(task(Logistic(), 1, 3.0, relation=relation, options={"cells": 2, "radius": 1.0}))
+    place = NoisyChoice(task(Logistic(), 1, 3.0, relation=relation), Exponential(cells=2, radius=1.0))
     result = audited(place, inside, outside, 2500, 5)
     assert 1.7 < result.epsilon < 3.0
     place._choose = replace(place._choose, epsilon=4.5)
@@ -155,8 +155,8 @@ def test_audit(relation):
 def test_audit_of_two_ways_without_the_factor():
     """Replacing a row moves scores both ways: to take them for monotone is caught."""
     inside, outside = made([[1.0]] * 2, [[0.0], [1.0]]), made([[1.0]] * 2, [[0.0]] * 2)
-    place = Exponential(
-        task(Logistic(), 1, 2.0, relation=Relation.REPLACE_ONE, options={"cells": 2, "radius": 1.0})
+    place = NoisyChoice(
+        task(Logistic(), 1, 2.0, relation=Relation.REPLACE_ONE), Exponential(cells=2, radius=1.0)
     )
     place._choose = replace(place._choose, monotone=True)
     assert audited(place, inside, outside, 3000, 7).contradicts(2.0)
@@ -166,7 +166,7 @@ def test_audit_of_two_ways_without_the_factor():
 def test_the_worst_neighbours_are_within_epsilon(loss):
     """From the exact probabilities, over many pairs: the log ratio never exceeds ε, and comes close."""
     rng = np.random.default_rng(8)
-    place = Exponential(task(loss, 2, 1.5, options={"cells": 7, "radius": 3.0}))
+    place = NoisyChoice(task(loss, 2, 1.5), Exponential(cells=7, radius=3.0))
     rate = 1.5 / place._choose.sensitivity
 
     def log_chances(rows):
@@ -194,7 +194,7 @@ def test_much_epsilon_gives_the_fit_without_noise(loss):
     noisy = x + rng.normal(size=x.shape)
     y = np.clip(0.5 * x + 0.1, -1, 1) if isinstance(loss, Squared) else (noisy > 0).astype(float)
     rows = made(x, 2 * y - 1 if isinstance(loss, HuberHinge) else y, intercept=True)
-    place = Exponential(task(loss, 2, 1e6, intercept=True))
+    place = NoisyChoice(task(loss, 2, 1e6, intercept=True))
     exact = minimise(loss, rows, np.full(2, 1e-3), np.zeros((2, 1)), 1e-8)
     spacing = 2 * place.radius / (place.cells - 1)
     assert np.linalg.norm(exact) < place.radius
@@ -209,14 +209,14 @@ def test_ordinary_inputs(loss, size):
     x = np.where(rng.random((size, 2)) < 0.5, 0.0, 7.0)
     x[::3] = 0.0
     x[1::3, 0] = np.nan
-    place = Exponential(task(loss, 3, intercept=True))
+    place = NoisyChoice(task(loss, 3, intercept=True))
     weights = place.solve(made(x, np.repeat(targets(loss, rng, 1), size, axis=0), True), Source(12))
     assert weights.shape == (3, 1)
     assert np.linalg.norm(weights) <= place.radius * (1 + 1e-9)
 
 
 def test_event_kind_and_notes():
-    place = Exponential(task(Logistic(), 2, 0.7))
+    place = NoisyChoice(task(Logistic(), 2, 0.7))
     assert place.event == events.BoundedRange(0.7)
     assert place.kind == "exact"
     assert str(len(place.points)) in place.notes[0]
@@ -234,14 +234,14 @@ def test_the_lattice_lies_in_the_ball():
     [{"cell": 3}, {"cells": 1}, {"cells": 2.5}, {"radius": 0.0}, {"radius": 1e7}, {"cells": 100}],
 )
 def test_bad_options(options):
-    with pytest.raises(InvalidValue):
-        Exponential(task(Logistic(), 3, options=options))
+    with pytest.raises((InvalidValue, TypeError)):
+        NoisyChoice(task(Logistic(), 3), Exponential(**options))
 
 
 def test_refusals():
     with pytest.raises(InvalidValue, match="Markov chain would void the guarantee"):
-        Exponential(task(Logistic(), 4))
+        NoisyChoice(task(Logistic(), 4))
     with pytest.raises(InvalidValue, match="two classes"):
-        Exponential(task(HuberHinge(3), 2))
+        NoisyChoice(task(HuberHinge(3), 2))
     with pytest.raises(InvalidValue, match="softmax"):
-        Exponential(task(Softmax(3), 1))
+        NoisyChoice(task(Softmax(3), 1))

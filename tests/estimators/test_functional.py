@@ -12,10 +12,10 @@ from scipy.stats import laplace
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Squared
-from tacit.estimators.linear.noise.functional import Functional, LaplaceMoments, logistic_curvature
-from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.noise.functional import NoisyPolynomial, Functional, LaplaceMoments, logistic_curvature
+from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.noise.statistics import Moments
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -23,15 +23,15 @@ FALSE_ALARM = 1e-6
 PAPER = {"mechanism": "laplace"}
 
 
-def rows_of(x: Any, y: Any, intercept: bool = False) -> Rows:
+def rows_of(x: Any, y: Any, intercept: bool = False) -> ScaledRows:
     x = np.asarray(x, dtype=float)
     width = x.shape[1]
     space = Space.of(np.full(width, -1.0), np.full(width, 1.0), 1.0, intercept=intercept)
-    return Rows(x, np.asarray(y, dtype=float)[:, None], space)
+    return ScaledRows(x, np.asarray(y, dtype=float)[:, None], space)
 
 
-def task(width: int, epsilon: float = 1.0, delta: float = 0.0, loss: Loss | None = None, **more: Any) -> Task:
-    return Task(loss or Logistic(), width, epsilon, delta, **{"intercept": False, **more})
+def task(width: int, epsilon: float = 1.0, delta: float = 0.0, loss: Loss | None = None, **more: Any) -> Problem:
+    return Problem(loss or Logistic(), width, epsilon, delta, **{"intercept": False, **more})
 
 
 def labelled(n: int = 4000, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +101,7 @@ class TestSensitivity:
 
 class TestNoise:
     def test_scale(self):
-        place = Functional(task(1, options=PAPER))
+        place = NoisyPolynomial(task(1), Functional(**PAPER))
         rows, source, samples = rows_of(np.zeros((0, 1)), np.zeros(0)), Source(3), []
         for _ in range(4000):
             place.solve(rows, source)
@@ -126,7 +126,7 @@ class TestNoise:
 class TestAudit:
     """An outlier at the bound, and a flipped label; each score is a likelihood ratio."""
 
-    def proven(self, place: Functional, one: Rows, other: Rows, score: Any, runs: int, seed: int) -> float:
+    def proven(self, place: Functional, one: ScaledRows, other: ScaledRows, score: Any, runs: int, seed: int) -> float:
         found = []
         for k, rows in enumerate((one, other)):
             source, exact = Source(seed + k), Moments.of(rows, place._signs)
@@ -147,7 +147,7 @@ class TestAudit:
             along = abs(vector - low) - abs(vector - ratio)
             return float(along if name == "flipped" else along + abs(matrix) - abs(matrix - 1)) / scale
 
-        place = Functional(task(1, 2.0, relation=relation, options=PAPER))
+        place = NoisyPolynomial(task(1, 2.0, relation=relation), Functional(**PAPER))
         claim = accounting.epsilon(place.event, 0.0)
         sound = self.proven(place, one, other, score, 4000, 1)
         assert 0.4 * claim < sound <= claim
@@ -156,7 +156,7 @@ class TestAudit:
             2 / 3 if name == "outlier" else 2 / 3 * 2 * LaplaceMoments.ratio / place.noise.of_a_row(relation)
         )
         monkeypatch.setattr(LaplaceMoments, "of_a_row", lambda self, r: original(self, r) * share)
-        twin = Functional(task(1, 2.0, relation=relation, options=PAPER))
+        twin = NoisyPolynomial(task(1, 2.0, relation=relation), Functional(**PAPER))
         assert twin.event == place.event
         assert self.proven(twin, one, other, score, 4000, 3) > claim
 
@@ -196,7 +196,7 @@ class TestSolution:
         rows = rows_of(x, y, intercept=True)
         options = {"mechanism": mechanism, "regularisation": regularisation}
         delta = 1e-6 if mechanism == "gaussian" else 0.0
-        place = Functional(task(4, 1e6, delta, loss, intercept=True, options=options, penalty=penalty))
+        place = NoisyPolynomial(task(4, 1e6, delta, loss, intercept=True, penalty=penalty), Functional(**options))
         inside = np.vstack([block for block, _ in rows.blocks()])
         ridge = np.diag([penalty or 0.0] * 3 + [0.0])
         if isinstance(loss, Logistic):
@@ -217,7 +217,7 @@ class TestSolution:
     @pytest.mark.parametrize("delta", [0.0, 1e-6])
     def test_predicts(self, delta, options):
         x, y = labelled(20_000)
-        place = Functional(task(3, 1.0, delta, options=options))
+        place = NoisyPolynomial(task(3, 1.0, delta), Functional(**options))
         weights = place.solve(rows_of(x, y), Source(1))[:, 0]
         best = np.linspace(1, -0.5, 3)
         assert weights @ best / np.linalg.norm(weights) / np.linalg.norm(best) > 0.97
@@ -230,7 +230,7 @@ class TestSolution:
     def test_odd_rows(self, x, options):
         for intercept in (False, True):
             rows = rows_of(x, np.ones(len(x)), intercept)
-            weights = Functional(task(rows.width, intercept=intercept, options=options)).solve(
+            weights = NoisyPolynomial(task(rows.width, intercept=intercept), Functional(**options)).solve(
                 rows, Source(2)
             )
             assert weights.shape == (rows.width, 1)
@@ -238,7 +238,7 @@ class TestSolution:
 
     def test_one_class_only(self):
         x, y = labelled()
-        place = Functional(task(4, intercept=True))
+        place = NoisyPolynomial(task(4, intercept=True))
         weights = place.solve(rows_of(x, np.zeros_like(y), intercept=True), Source(1))
         assert weights[-1, 0] < 0
 
@@ -246,7 +246,7 @@ class TestSolution:
         """A direction without data has no weight; with it, one of its sign."""
         x = np.zeros((3000, 2))
         x[:, 0] = np.linspace(-1, 1, 3000)
-        place = Functional(task(2, 1.0, 1e-6, Squared(), options={"regularisation": False}))
+        place = NoisyPolynomial(task(2, 1.0, 1e-6, Squared()), Functional(regularisation=False))
         weights = place.solve(rows_of(x, x[:, 0]), Source(1))[:, 0]
         assert weights[0] == pytest.approx(1, abs=0.05)
         assert abs(weights[1]) < 0.05
@@ -254,10 +254,10 @@ class TestSolution:
 
 class TestPublic:
     def test_events(self):
-        assert Functional(task(3, 0.7)).event == events.Pure(0.7)
-        assert Functional(task(3, 0.5, options=PAPER)).event == events.Laplace(2.0)
-        assert accounting.epsilon(Functional(task(3, 1.0, 1e-6)).event, 1e-6) == pytest.approx(1.0)
-        assert Functional(task(3, options=PAPER)).kind == "exact"
+        assert NoisyPolynomial(task(3, 0.7)).event == events.Pure(0.7)
+        assert NoisyPolynomial(task(3, 0.5), Functional(**PAPER)).event == events.Laplace(2.0)
+        assert accounting.epsilon(NoisyPolynomial(task(3, 1.0, 1e-6)).event, 1e-6) == pytest.approx(1.0)
+        assert NoisyPolynomial(task(3), Functional(**PAPER)).kind == "exact"
 
     @pytest.mark.parametrize(
         "options",
@@ -269,9 +269,9 @@ class TestPublic:
         ],
     )
     def test_options_are_checked(self, options):
-        with pytest.raises(InvalidValue):
-            Functional(task(3, options=options))
+        with pytest.raises((InvalidValue, TypeError)):
+            NoisyPolynomial(task(3), Functional(**options))
 
     def test_only_these_losses(self):
         with pytest.raises(InvalidValue, match="huberhinge"):
-            Functional(task(3, loss=HuberHinge()))
+            NoisyPolynomial(task(3, loss=HuberHinge()))

@@ -16,9 +16,9 @@ from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise import gradient
-from tacit.estimators.linear.noise.gradient import Gradient, clipped_sum
-from tacit.estimators.linear.noise.place import Task
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.noise.gradient import NoisyGradients, Gradient, clipped_sum
+from tacit.estimators.linear.noise.place import Problem
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.mechanisms import Gaussian, Norm
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -30,12 +30,11 @@ LOSSES = [Logistic(), Logistic(cap=0.6), HuberHinge(), HuberHinge(3), Softmax(3)
 def made(X, targets, norm=1.0, intercept=False):
     width = np.shape(X)[1]
     space = Space.of(np.full(width, -np.inf), np.full(width, np.inf), norm, intercept=intercept)
-    return Rows(np.asarray(X, float), np.asarray(targets, float), space)
+    return ScaledRows(np.asarray(X, float), np.asarray(targets, float), space)
 
 
 def task(loss, width, epsilon=1.0, delta=1e-6, *, intercept=False, rows=100, **more):
-    options = more.pop("options", {})
-    return Task(loss, width, epsilon, delta, rows=rows, intercept=intercept, options=options, **more)
+    return Problem(loss, width, epsilon, delta, population=rows, intercept=intercept, **more)
 
 
 def targets(loss, rng, size):
@@ -57,7 +56,7 @@ def unit_rows(rng, size, width):
 def test_sensitivity(loss, clip_norm):
     """No row moves the sum by more than the clip norm; some, at the bound and badly wrong, do by as much."""
     options = {} if clip_norm is None else {"clip_norm": clip_norm}
-    place = Gradient(task(loss, 4, options=options))
+    place = NoisyGradients(task(loss, 4), Gradient(**options))
     assert place.sensitivity == place.clip_norm
     rng = np.random.default_rng(1)
     moved, other_way = [], []
@@ -71,10 +70,10 @@ def test_sensitivity(loss, clip_norm):
         assert np.allclose(whole, sum(every), atol=1e-9)
     assert 0.99 * place.clip_norm < max(moved) <= place.clip_norm * (1 + 1e-12)
     assert max(other_way) <= 2 * place.clip_norm * (1 + 1e-12)
-    replaced = Gradient(task(loss, 4, options=options, relation=Relation.REPLACE_ONE))
+    replaced = NoisyGradients(task(loss, 4, relation=Relation.REPLACE_ONE), Gradient(**options))
     assert replaced.sensitivity == 2 * place.clip_norm
     assert max(other_way) > 1.7 * place.clip_norm or isinstance(loss, Softmax)
-    group = Gradient(task(loss, 4, options=options, unit=Unit("who", 3)))
+    group = NoisyGradients(task(loss, 4, unit=Unit("who", 3)), Gradient(**options))
     assert group.sensitivity == 3 * place.clip_norm
 
 
@@ -99,7 +98,7 @@ def noise_of(place, width, runs, seed, rows=None):
 @pytest.mark.parametrize("steps", [1, 4])
 def test_gaussian_noise_has_the_stated_scale(relation, unit, steps):
     options = {**BARE, "steps": steps, "average": False}
-    place = Gradient(task(Logistic(), 40, rows=1, options=options, relation=relation, unit=unit))
+    place = NoisyGradients(task(Logistic(), 40, rows=1, relation=relation, unit=unit), Gradient(**options))
     noise = noise_of(place, 40, 100, 3).ravel()
     multiplier = place.event.event.noise_multiplier
     moved = unit.rows * (2 if relation is Relation.REPLACE_ONE else 1)
@@ -111,7 +110,7 @@ def test_gaussian_noise_has_the_stated_scale(relation, unit, steps):
 
 def test_sampled_noise_is_divided_by_the_expected_number_of_rows():
     options = {**BARE, "sampling_rate": 0.1, "steps": 1}
-    place = Gradient(task(Logistic(), 40, rows=50, options=options))
+    place = NoisyGradients(task(Logistic(), 40, rows=50), Gradient(**options))
     stated = place.event.event.event.noise_multiplier / 5
     noise = noise_of(place, 40, 100, 4).ravel()
     assert stats.kstest(noise, stats.norm(scale=stated).cdf).pvalue > ALARM
@@ -120,7 +119,7 @@ def test_sampled_noise_is_divided_by_the_expected_number_of_rows():
 
 
 def test_pure_noise_has_a_gamma_radius():
-    place = Gradient(task(Logistic(), 3, 0.5, 0.0, rows=1, options=BARE))
+    place = NoisyGradients(task(Logistic(), 3, 0.5, 0.0, rows=1), Gradient(**BARE))
     radius = np.linalg.norm(noise_of(place, 3, 2000, 5), axis=1)
     assert stats.kstest(radius, stats.gamma(3, scale=2.0).cdf).pvalue > ALARM
     for factor in (2 / 3, 3 / 2):
@@ -135,7 +134,7 @@ def test_the_event_spends_what_was_asked_for(relation, delta, rate, epsilon):
     if delta == 0 and rate < 1:
         return
     options = {"steps": 7, "sampling_rate": rate}
-    place = Gradient(task(Logistic(), 3, epsilon, delta, options=options, relation=relation))
+    place = NoisyGradients(task(Logistic(), 3, epsilon, delta, relation=relation), Gradient(**options))
     spent = accounting.epsilon(place.event, delta, relation=relation)
     assert epsilon * 0.999 < spent <= epsilon
     assert place.event.times == 7
@@ -146,8 +145,8 @@ def test_the_event_spends_what_was_asked_for(relation, delta, rate, epsilon):
 def test_each_row_is_sampled_by_its_own_coin_anew_in_every_step():
     """One row of gradient 1 at the start, no noise to speak of: the weight is the number of heads."""
     options = {**BARE, "steps": 4, "sampling_rate": 0.25, "learning_rate": 1e-6, "average": False}
-    place = Gradient(task(Squared(), 1, 10.0, 0.5, rows=4, options=options))
-    place._noise = Gaussian(1.0, noise_multiplier=1e-8)
+    place = NoisyGradients(task(Squared(), 1, 10.0, 0.5, rows=4), Gradient(**options))
+    place._mechanism = Gaussian(1.0, noise_multiplier=1e-8)
     rows, source = made([[1.0]], [[1.0]]), Source(6)
     heads = np.array([place.solve(rows, source)[0, 0] for _ in range(1500)]) / 1e-6
     assert np.allclose(heads, np.rint(heads), atol=1e-4)
@@ -180,29 +179,29 @@ FLIPPED = made([[1.0]], [[1.0]]), made([[1.0]], [[0.0]])
 def test_audit_gaussian(pair, relation, middle, monkeypatch):
     """At the start the slope of either label is ±1/2: a clip norm of 1/2 is met in full, in both steps."""
     options = {**BARE, "steps": 2, "clip_norm": 0.5, "learning_rate": 1e-3}
-    place = Gradient(task(Logistic(), 1, 4.0, 1e-5, rows=1, options=options, relation=relation))
+    place = NoisyGradients(task(Logistic(), 1, 4.0, 1e-5, rows=1, relation=relation), Gradient(**options))
     rule = audit.Fixed(middle)
     result = audited(place, *pair, first, 2000, 7, audit.gaussian, rule)
     assert 2.0 < result.epsilon < 4.0
-    less = Gaussian(place.sensitivity * 2 / 3, noise_multiplier=place._noise.event.noise_multiplier)
+    less = Gaussian(place.sensitivity * 2 / 3, noise_multiplier=place._mechanism.event.noise_multiplier)
     monkeypatch.setattr(place, "_noise", less)
     assert audited(place, *pair, first, 2000, 8, audit.gaussian, rule).contradicts(4.0)
 
 
 def test_audit_pure(monkeypatch):
     options = {**BARE, "clip_norm": 0.5}
-    place = Gradient(task(Logistic(), 1, 2.0, 0.0, rows=1, options=options))
+    place = NoisyGradients(task(Logistic(), 1, 2.0, 0.0, rows=1), Gradient(**options))
     result = audited(place, *OUTLIER, first, 6000, 9, audit.clopper_pearson)
     assert 1.5 < result.epsilon < 2.0
-    monkeypatch.setattr(place, "_noise", replace(place._noise, sensitivity=place.sensitivity * 2 / 3))
-    assert isinstance(place._noise, Norm)
+    monkeypatch.setattr(place, "_noise", replace(place._mechanism, sensitivity=place.sensitivity * 2 / 3))
+    assert isinstance(place._mechanism, Norm)
     assert audited(place, *OUTLIER, first, 6000, 10, audit.clopper_pearson).contradicts(2.0)
 
 
 def test_audit_sampled(monkeypatch):
     """A twin that takes every row, with the noise of a sample, is caught."""
     options = {**BARE, "clip_norm": 0.5, "sampling_rate": 0.1, "steps": 2, "learning_rate": 1e-3}
-    place = Gradient(task(Logistic(), 1, 1.0, 1e-3, rows=1, options=options))
+    place = NoisyGradients(task(Logistic(), 1, 1.0, 1e-3, rows=1), Gradient(**options))
     result = audited(place, *OUTLIER, first, 1200, 11, audit.clopper_pearson)
     assert not result.contradicts(1.0)
     monkeypatch.setattr(gradient, "bernoulli", lambda source, p, size: np.ones(size, dtype=bool))
@@ -211,7 +210,7 @@ def test_audit_sampled(monkeypatch):
 
 def test_audit_without_clipping(monkeypatch):
     """Squared loss has no bound of its own: without the clip, weights far off give the row away."""
-    place = Gradient(task(Squared(), 1, 1.0, 1e-3, rows=1, options={"steps": 6, "learning_rate": 0.5}))
+    place = NoisyGradients(task(Squared(), 1, 1.0, 1e-3, rows=1), Gradient(steps=6, learning_rate=0.5))
     assert not audited(place, *OUTLIER, first, 300, 13, audit.clopper_pearson).contradicts(1.0)
     monkeypatch.setattr(
         gradient, "clipped_sum", lambda loss, w, x, y, clip_norm: 50 * x.T @ loss.slope(x @ w, y)
@@ -237,9 +236,9 @@ def test_much_epsilon_gives_the_fit_without_noise(loss, rate):
     rows = made(*data_for(loss, np.random.default_rng(15)), norm=3.0, intercept=True)
     options = {"steps": 600, "sampling_rate": rate, "decay": "linear"}
     epsilon = 1e7 if rate == 1 else 100.0
-    place = Gradient(task(loss, 3, epsilon, 1e-3, rows=400, penalty=4.0, intercept=True, options=options))
+    place = NoisyGradients(task(loss, 3, epsilon, 1e-3, rows=400, penalty=4.0, intercept=True), Gradient(**options))
     if rate < 1:
-        place._noise = Gaussian(1.0, noise_multiplier=1e-6)
+        place._mechanism = Gaussian(1.0, noise_multiplier=1e-6)
     exact = minimise(loss, rows, np.full(3, 4.0), np.zeros((3, loss.outputs)), 1e-9)
     found = place.solve(rows, Source(16))
     close = 0.01 if rate == 1 else 0.1
@@ -250,8 +249,8 @@ def test_much_epsilon_gives_the_fit_without_noise(loss, rate):
 @pytest.mark.parametrize("average", [True, False])
 def test_the_path_follows_its_options(decay, average):
     """Without noise to speak of, two rows and the recurrence by hand."""
-    options = {"steps": 5, "decay": decay, "average": average, "momentum": 0.5, "learning_rate": 0.3}
-    place = Gradient(task(Squared(), 1, 1e9, 0.5, rows=2, penalty=0.2, options=options))
+    options = {"steps": 5, "decay": decay or "none", "average": average, "momentum": 0.5, "learning_rate": 0.3}
+    place = NoisyGradients(task(Squared(), 1, 1e9, 0.5, rows=2, penalty=0.2), Gradient(**options))
     found = place.solve(made([[1.0], [0.5]], [[1.0], [0.4]]), Source(17))
     w = v = 0.0
     path = []
@@ -272,26 +271,26 @@ def test_ordinary_inputs(loss, delta, size):
     x[::3] = 0.0
     x[1::3, 0] = np.nan
     y = np.repeat(targets(loss, rng, 1), size, axis=0)
-    place = Gradient(task(loss, 5, 1.0, delta, intercept=True, rows=max(size, 1)))
+    place = NoisyGradients(task(loss, 5, 1.0, delta, intercept=True, rows=max(size, 1)))
     weights = place.solve(made(x, y, intercept=True), Source(19))
     assert weights.shape == (5, loss.outputs)
     assert np.isfinite(weights).all()
 
 
 def test_every_row_counts_once_whatever_the_block(monkeypatch):
-    from tacit.estimators.linear.models import rows as rows_module
+    from tacit.estimators.linear import rows as rows_module
 
     x, y = data_for(Logistic(), np.random.default_rng(20))
-    whole = Gradient(task(Logistic(), 2, rows=400)).solve(made(x, y), Source(21))
+    whole = NoisyGradients(task(Logistic(), 2, rows=400)).solve(made(x, y), Source(21))
     monkeypatch.setattr(rows_module, "BLOCK", 64)
-    assert np.allclose(Gradient(task(Logistic(), 2, rows=400)).solve(made(x, y), Source(21)), whole)
+    assert np.allclose(NoisyGradients(task(Logistic(), 2, rows=400)).solve(made(x, y), Source(21)), whole)
 
 
 def test_a_path_that_runs_away_stays_finite():
     """Far too long steps: what comes out is useless, but no overflow tells of the rows."""
     options = {"learning_rate": 1e200, "steps": 30}
     for loss in LOSSES:
-        place = Gradient(task(loss, 2, penalty=1.0, options=options))
+        place = NoisyGradients(task(loss, 2, penalty=1.0), Gradient(**options))
         rng = np.random.default_rng(23)
         weights = place.solve(made(rng.normal(size=(9, 2)), targets(loss, rng, 9)), Source(24))
         assert np.isfinite(weights).all()
@@ -300,7 +299,7 @@ def test_a_path_that_runs_away_stays_finite():
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"step": 3}, "options"),
+        ({"step": 3}, "step"),
         ({"steps": 0}, "steps"),
         ({"steps": 2.5}, "steps"),
         ({"sampling_rate": 0.0}, "sampling_rate"),
@@ -316,22 +315,22 @@ def test_a_path_that_runs_away_stays_finite():
     ],
 )
 def test_bad_options(options, what):
-    with pytest.raises(InvalidValue, match=what):
-        Gradient(task(Logistic(), 2, options=options))
+    with pytest.raises((InvalidValue, TypeError), match=what):
+        NoisyGradients(task(Logistic(), 2), Gradient(**options))
 
 
 def test_refusals():
-    with pytest.raises(InvalidValue, match=r'n="dp"'):
-        Gradient(task(Logistic(), 2, rows=None))
+    with pytest.raises(InvalidValue, match=r'population="dp"'):
+        NoisyGradients(task(Logistic(), 2, rows=None))
     with pytest.raises(InvalidValue, match="sampled together"):
-        Gradient(task(Logistic(), 2, unit=Unit("who", 2), options={"sampling_rate": 0.5}))
+        NoisyGradients(task(Logistic(), 2, unit=Unit("who", 2)), Gradient(sampling_rate=0.5))
     with pytest.raises(InvalidValue, match="1 where δ = 0"):
-        Gradient(task(Logistic(), 2, delta=0.0, options={"sampling_rate": 0.5}))
+        NoisyGradients(task(Logistic(), 2, delta=0.0), Gradient(sampling_rate=0.5))
 
 
 def test_nothing_is_chosen_by_the_data():
     """All that is public is settled before rows are seen, and is the same for the same task."""
-    one, two = (Gradient(task(Logistic(), 8, rows=5000)) for _ in range(2))
+    one, two = (NoisyGradients(task(Logistic(), 8, rows=5000)) for _ in range(2))
     facts = (one.steps, one.learning_rate, one.event, one.notes)
     rng = np.random.default_rng(22)
     one.solve(made(rng.normal(size=(50, 8)), rng.integers(0, 2, (50, 1))), Source(1))

@@ -16,9 +16,9 @@ from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise import histogram
-from tacit.estimators.linear.noise.histogram import Histogram
-from tacit.estimators.linear.noise.place import Task
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.noise.histogram import NoisyHistogram, Input
+from tacit.estimators.linear.noise.place import Problem
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.mechanisms import DiscreteGaussian, DiscreteLaplace
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -31,11 +31,11 @@ def made(X, targets, intercept=True, norm=None):
     width = np.shape(X)[1]
     reach = np.inf if norm else 1.0
     space = Space.of(np.full(width, -reach), np.full(width, reach), norm, intercept=intercept)
-    return Rows(np.asarray(X, float), np.asarray(targets, float), space)
+    return ScaledRows(np.asarray(X, float), np.asarray(targets, float), space)
 
 
 def task(loss, width, epsilon=1.0, delta=0.0, *, intercept=True, **more):
-    return Task(loss, width, epsilon, delta, intercept=intercept, **more)
+    return Problem(loss, width, epsilon, delta, intercept=intercept, **more)
 
 
 def targets(loss, rng, size):
@@ -57,7 +57,7 @@ def counts(place, rows):
 def test_sensitivity(loss, intercept):
     """One row more is one count more, whatever it holds; one replaced moves two counts, or none."""
     rng = np.random.default_rng(1)
-    place = Histogram(task(loss, 2 + intercept, intercept=intercept, options={"cells": 5}))
+    place = NoisyHistogram(task(loss, 2 + intercept, intercept=intercept), Input(cells=5))
     x, y = rng.normal(size=(80, 2)) * rng.choice([0.1, 1, 1e9], size=(80, 1)), targets(loss, rng, 80)
     x[0], x[1], x[2] = 1.0, -1.0, [1e300, -1e300]
     every = np.array([counts(place, made(x[i : i + 1], y[i : i + 1], intercept)) for i in range(80)])
@@ -84,7 +84,7 @@ def test_sensitivity(loss, intercept):
 )
 def test_noise_has_the_stated_scale(relation, rows, delta, expected, monkeypatch):
     unit = Unit("who", rows) if rows > 1 else Unit()
-    place = Histogram(task(Logistic(), 2, 1.0, delta, relation=relation, unit=unit, options={"cells": 400}))
+    place = NoisyHistogram(task(Logistic(), 2, 1.0, delta, relation=relation, unit=unit), Input(cells=400))
     assert type(place.event) is type(expected.event)
     assert 0.99 < accounting.epsilon(place.event, delta, relation=relation) <= 1.0
     seen = []
@@ -138,7 +138,7 @@ FLIPPED = made([*FEW, [1e9]], [[0.0]] * 3 + [[1.0]]), made([*FEW, [1e9]], [[0.0]
     ids=["outlier", "flipped"],
 )
 def test_audit(pair, relation, score, monkeypatch):
-    place = Histogram(task(Logistic(), 2, 2.0, relation=relation, options={"cells": 2}))
+    place = NoisyHistogram(task(Logistic(), 2, 2.0, relation=relation), Input(cells=2))
     result = audited(place, *pair, score, 4000, 3, monkeypatch)
     assert 1.2 < result.epsilon < 2.0
     monkeypatch.setattr(place, "_noise", replace(place._noise, epsilon=3.0))
@@ -148,7 +148,7 @@ def test_audit(pair, relation, score, monkeypatch):
 @pytest.mark.audit
 def test_audit_of_the_weights():
     """The same neighbours, seen through the fit alone: less is learnt, and nothing is refuted."""
-    place = Histogram(task(Logistic(), 2, 2.0, options={"cells": 2}))
+    place = NoisyHistogram(task(Logistic(), 2, 2.0), Input(cells=2))
     source = Source(7)
     scores = [[float(place.solve(rows, source)[0, 0]) for _ in range(1500)] for rows in OUTLIER]
     guesses = audit.choose_threshold(*scores, rule=audit.Split(seed=1), delta=0.0, confidence=1 - ALARM)
@@ -172,7 +172,7 @@ def data_for(loss, rng, size):
 @pytest.mark.parametrize("norm", [None, 1.5])
 def test_much_epsilon_gives_the_fit_without_noise(loss, norm):
     rows = made(*data_for(loss, np.random.default_rng(8), 3000), norm=norm)
-    place = Histogram(task(loss, 3, 1e4, penalty=1.0, options={"cells": 40}))
+    place = NoisyHistogram(task(loss, 3, 1e4, penalty=1.0), Input(cells=40))
     exact = minimise(loss, rows, np.full(3, 1.0), np.zeros((3, loss.outputs)), 1e-8)
     found = place.solve(rows, Source(9))
     assert np.linalg.norm(found - exact) < 0.03 * np.linalg.norm(exact)
@@ -182,7 +182,7 @@ def test_much_epsilon_gives_the_fit_without_noise(loss, norm):
 def test_a_usual_epsilon_on_the_default_grid(loss):
     """Little is lost in the mean loss on ten thousand rows; most of what can be won is won."""
     rows = made(*data_for(loss, np.random.default_rng(10), 10_000))
-    place = Histogram(task(loss, 3, 1.0, rows=10_000))
+    place = NoisyHistogram(task(loss, 3, 1.0, rows=10_000))
     x, y = next(rows.blocks())
     exact = minimise(loss, rows, np.full(3, 1e-3), np.zeros((3, 1)), 1e-6)
     best, none = (loss.value(x @ theta, y).mean() for theta in (exact, np.zeros((3, 1))))
@@ -201,7 +201,7 @@ def test_ordinary_inputs(loss, size, intercept):
     x[::3] = 0.0
     x[1::3, 0] = np.nan
     y = np.repeat(targets(loss, rng, 1), size, axis=0)
-    place = Histogram(task(loss, 3 + intercept, 0.5, intercept=intercept))
+    place = NoisyHistogram(task(loss, 3 + intercept, 0.5, intercept=intercept))
     for seed in range(4):
         weights = place.solve(made(x, y, intercept), Source(seed))
         assert weights.shape == (3 + intercept, loss.outputs)
@@ -222,7 +222,7 @@ def test_counts_without_negatives():
 def test_centres_are_where_rows_are_counted():
     """A row at the centre of a cell is counted there, for every cell and every kind of target."""
     for loss in LOSSES:
-        place = Histogram(task(loss, 3, options={"cells": 4}))
+        place = NoisyHistogram(task(loss, 3), Input(cells=4))
         space = made(np.zeros((1, 2)), np.zeros((1, loss.outputs))).space
         box = histogram._box(space)
         x, y = place._centres(np.arange(place.total), *box, space.intercept / space.radius)
@@ -231,7 +231,7 @@ def test_centres_are_where_rows_are_counted():
 
 
 def test_kind_and_notes():
-    place = Histogram(task(Logistic(), 3))
+    place = NoisyHistogram(task(Logistic(), 3))
     assert place.kind == "exact"
     assert isinstance(place.event, events.Pure)
     assert str(place.total) in place.notes[0]
@@ -239,22 +239,22 @@ def test_kind_and_notes():
 
 @pytest.mark.parametrize("options", [{"cell": 3}, {"cells": 0}, {"cells": 2.5}, {"cells": "many"}])
 def test_bad_options(options):
-    with pytest.raises(InvalidValue):
-        Histogram(task(Logistic(), 2, options=options))
+    with pytest.raises((InvalidValue, TypeError)):
+        NoisyHistogram(task(Logistic(), 2), Input(**options))
 
 
 def test_too_many_cells():
     with pytest.raises(InvalidValue, match=r"2\^20.*objective"):
-        Histogram(task(Logistic(), 31))
+        NoisyHistogram(task(Logistic(), 31))
     with pytest.raises(InvalidValue, match=r"2\^20"):
-        Histogram(task(Logistic(), 4, options={"cells": 100}))
+        NoisyHistogram(task(Logistic(), 4), Input(cells=100))
     for epsilon in (1e-3, 1.0, 1e3):
         for features in range(1, 15):
-            assert Histogram(task(Logistic(), features + 1, epsilon, rows=10**6)).total <= 2**16
+            assert NoisyHistogram(task(Logistic(), features + 1, epsilon, rows=10**6)).total <= 2**16
 
 
 def test_the_grid_grows_with_what_is_known():
-    sizes = [Histogram(task(Logistic(), 2, epsilon, rows=n)).cells for epsilon, n in
+    sizes = [NoisyHistogram(task(Logistic(), 2, epsilon, rows=n)).cells for epsilon, n in
              [(0.1, 1000), (1.0, 1000), (1.0, 100_000)]]  # fmt: skip
     assert sizes == sorted(set(sizes))
     assert stats.kendalltau(sizes, [1, 2, 3]).statistic == 1.0

@@ -18,9 +18,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tacit import Budget, Ledger, Unit, accounting
 from tacit.data.features import Features, known
+from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.estimators.linear.models import base, rows
+from tacit.estimators.linear import model as base
+from tacit.estimators.linear.noise import Statistics
 
 CLASSIFIERS = (LogisticRegression, LinearSVC)
 REGRESSORS = (LinearRegression, Ridge)
@@ -158,9 +160,9 @@ class TestConventions:
         assert cross_val_score(told(LogisticRegression), x, y, cv=3).mean() > 0.8
 
     def test_a_plan_prints_the_split_and_reads_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
-        model = told(LogisticRegression, norm=None, bounds="dp", n="dp", intervals=0.1, verbose=True)
+        model = told(LogisticRegression, norm=None, bounds="dp", population="dp", interval_share=0.1, verbose=True)
         shown = str(model.plan(3))
-        for part, cost in (("objective", 0.78), ("n", 0.02), ("bounds", 0.1), ("intervals", 0.1)):
+        for part, cost in (("objective", 0.78), ("population", 0.02), ("bounds", 0.1), ("intervals", 0.1)):
             assert f"{part:<12} ε = {cost}" in shown
         x, y, _ = data()
         model.fit(x, y)
@@ -220,30 +222,30 @@ class TestPrivateRows:
     def test_no_more_than_so_many_rows_of_a_group(self) -> None:
         x, y, _ = data(3000)
         groups = np.repeat(np.arange(300), 10)
-        model = told(LogisticRegression, 2.0, rows_per_group=4).fit(x, y, groups=groups)
-        assert model.guarantee_.unit == Unit("group", 4)
+        model = told(LogisticRegression, 2.0, rows_per_unit=4).fit(x, y, units=groups)
+        assert model.guarantee_.unit == Unit("unit", 4)
         source = rows.Source(1)
         named = np.array(["a"] * 9 + ["b"] * 2 + [None, math.nan], dtype=object)
-        kept = rows.bounded_groups(named, 3, source)
+        kept = bounded_units(named, 3, source)
         assert kept[:9].sum() == 3
         assert kept[9:11].all()
         assert not kept[11:].any()
         times = np.zeros(9)
         for _ in range(600):
-            times += rows.bounded_groups(np.array(["a"] * 9), 3, source)
+            times += bounded_units(np.array(["a"] * 9), 3, source)
         assert (np.abs(times - 200) < 65).all()
 
 
 class TestCharging:
     def test_nothing_is_read_before_the_charge(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[int] = []
-        made = base.Rows
+        made = base.ScaledRows
 
         def recording(*arguments: Any) -> Any:
             seen.append(len(ledger.entries()))
             return made(*arguments)
 
-        monkeypatch.setattr(base, "Rows", recording)
+        monkeypatch.setattr(base, "ScaledRows", recording)
         x, y, _ = data(200)
         with Ledger.open(tmp_path / "study.db", Budget(1.0, 1e-6)) as ledger:
             with pytest.raises(BudgetExceeded):
@@ -265,10 +267,10 @@ class TestCharging:
         with Ledger.open(tmp_path / "b.db", Budget(9.0, 1e-3), unit=Unit("who", 2)) as ledger:
             with pytest.raises(TacitError, match="protects one who"):
                 told(LogisticRegression, ledger=ledger).fit(x, y)
-            grouped = told(LogisticRegression, ledger=ledger, rows_per_group=2)
-            assert grouped.fit(x, y, groups=np.arange(50)).guarantee_.unit == Unit("who", 2)
+            grouped = told(LogisticRegression, ledger=ledger, rows_per_unit=2)
+            assert grouped.fit(x, y, units=np.arange(50)).guarantee_.unit == Unit("who", 2)
             with pytest.raises(InvalidValue, match="finite where a ledger"):
-                told(LogisticRegression, math.inf, ledger=ledger, rows_per_group=2).fit(x, y, groups=y)
+                told(LogisticRegression, math.inf, ledger=ledger, rows_per_unit=2).fit(x, y, units=y)
 
     def test_seeds_are_told(self) -> None:
         x, y, _ = data(50)
@@ -293,17 +295,17 @@ class TestCharging:
         ({"norm": None, "bounds": (0, math.inf)}, "finite"),
         ({"norm": None, "bounds": ([0, 0], [1, 1])}, "of which there are 3"),
         ({"norm": None, "bounds": "data"}, "bounds"),
-        ({"n": "data"}, "'dp'"),
-        ({"n": 0}, "n must be"),
+        ({"population": "data"}, "'dp'"),
+        ({"population": 0}, "population must be"),
         ({"C": 0.0}, "C must be"),
         ({"noise": "everywhere"}, "'objective'"),
         ({"noise": "statistics"}, "logistic loss"),
-        ({"options": {"step": 3}}, "known to noise"),
-        ({"options": 3}, "names with values"),
+        ({"noise": {"steps": 3}}, "or settings such as"),
+        ({"noise": 3}, "or settings such as"),
         ({"relation": "swap"}, "relation"),
-        ({"rows_per_group": 0}, "rows_per_group"),
-        ({"intervals": 1.5}, "intervals"),
-        ({"intervals": 0.1, "classes": [0, 1, 2]}, "more than two classes"),
+        ({"rows_per_unit": 0}, "rows_per_unit"),
+        ({"interval_share": 1.5}, "interval_share"),
+        ({"interval_share": 0.1, "classes": [0, 1, 2]}, "more than two classes"),
         ({"ledger": "study.db"}, "ledger"),
     ],
 )
@@ -337,7 +339,7 @@ def test_standard_errors_cover(noise: str, delta: float) -> None:
         x = generator.uniform(-1, 1, size=(6000, 4))
         y = generator.random(6000) < 1 / (1 + np.exp(-(x @ truth + 0.2)))
         model = LogisticRegression(
-            2.0, delta, noise=noise, bounds=(-1, 1), classes=[False, True], intervals=0.1, C=1e-1,
+            2.0, delta, noise=noise, bounds=(-1, 1), classes=[False, True], interval_share=0.1, C=1e-1,
             random_state=seed,
         ).fit(x, y)  # fmt: skip
         held += (np.abs(model.coef_[0] - truth) <= 1.96 * model.coef_error_).sum()
@@ -354,7 +356,8 @@ def test_standard_errors_of_least_squares_cover() -> None:
         x = generator.uniform(-1, 1, size=(5000, 3))
         y = x @ truth + 0.2 + generator.normal(size=5000) * 0.5
         model = LinearRegression(
-            2.0, 1e-6, bounds=(-1, 1), target_bounds=(-4, 4), options={"residuals": True}, random_state=seed
+            2.0, 1e-6, bounds=(-1, 1), target_bounds=(-4, 4), noise=Statistics(residuals=True),
+            random_state=seed
         ).fit(x, y)
         errors = np.append(model.coef_error_, model.intercept_error_)
         held += (np.abs(np.append(model.coef_ - truth, model.intercept_ - 0.2)) <= 1.96 * errors).sum()

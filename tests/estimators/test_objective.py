@@ -1,4 +1,4 @@
-"""Objective perturbation: its privacy loss never exceeds what the event says, and its fit is a minimum."""
+"""NoisyObjective perturbation: its privacy loss never exceeds what the event says, and its fit is a minimum."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from scipy.integrate import quad
 from tacit import _objective, accounting, audit, events
 from tacit.errors import CalibrationError
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
-from tacit.estimators.linear.models import newton
+from tacit.estimators.linear import newton
 from tacit.estimators.linear.newton import minimise
-from tacit.estimators.linear.noise import Task
-from tacit.estimators.linear.noise.objective import Objective
-from tacit.estimators.linear.noise.output import Output
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.noise.place import Problem
+from tacit.estimators.linear.noise.objective import NoisyObjective
+from tacit.estimators.linear.noise.output import NoisyOutput
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
 Array = Any
 
 
-def rows_of(x: Array, y: Array, intercept: bool = False) -> Rows:
+def rows_of(x: Array, y: Array, intercept: bool = False) -> ScaledRows:
     width = x.shape[1]
     space = Space.of(np.full(width, -np.inf), np.full(width, np.inf), 1.0, intercept=intercept)
-    return Rows(x, np.atleast_2d(y.T).T.astype(float), space)
+    return ScaledRows(x, np.atleast_2d(y.T).T.astype(float), space)
 
 
 def targets(loss: Loss, generator: np.random.Generator, size: int) -> Array:
@@ -128,14 +128,14 @@ def test_the_loss_never_exceeds_its_bound(loss: Loss, replaced: bool) -> None:
     assert closest > 0.15
 
 
-def gradient(loss: Loss, rows: Rows, penalty: float, theta: Array) -> Array:
+def gradient(loss: Loss, rows: ScaledRows, penalty: float, theta: Array) -> Array:
     total = penalty * theta
     for x, y in rows.blocks():
         total = total + x.T @ loss.slope(x @ theta, y)
     return total
 
 
-def log_determinant(loss: Loss, rows: Rows, penalty: float, theta: Array) -> float:
+def log_determinant(loss: Loss, rows: ScaledRows, penalty: float, theta: Array) -> float:
     hessian = penalty * np.eye(theta.size)
     for x, y in rows.blocks():
         scores = x @ theta
@@ -156,7 +156,7 @@ def test_the_profile_against_the_exact_density(penalty: float, spread: float) ->
     empty = rows_of(np.array([[0.3]]), np.array([[1.0]]))
     fuller = rows_of(np.array([[0.3], [1.0]]), np.array([[1.0], [0.0]]))
 
-    def density(rows: Rows, theta: float) -> float:
+    def density(rows: ScaledRows, theta: float) -> float:
         at = np.array([[theta]])
         b = -gradient(loss, rows, penalty, at)[0, 0]
         log = log_determinant(loss, rows, penalty, at) - b * b / (2 * spread**2)
@@ -202,17 +202,17 @@ def test_moments_and_profile_by_simulation(directions: int) -> None:
         assert float(_objective.profile(3.0, 0.05, directions, epsilon)) == pytest.approx(simulated, rel=2e-2)
 
 
-def task(loss: Loss, epsilon: float = 1.0, delta: float = 0.0, **more: Any) -> Task:
-    return Task(loss, 3, epsilon, delta, **more)
+def task(loss: Loss, epsilon: float = 1.0, delta: float = 0.0, **more: Any) -> Problem:
+    return Problem(loss, 3, epsilon, delta, **more)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("unit", [Unit(), Unit("who", 3)])
-@pytest.mark.parametrize("place", [Objective, Output])
+@pytest.mark.parametrize("place", [NoisyObjective, NoisyOutput])
 def test_the_event_costs_what_was_asked(
-    loss: Loss, delta: float, relation: Relation, unit: Unit, place: type[Objective | Output]
+    loss: Loss, delta: float, relation: Relation, unit: Unit, place: type[NoisyObjective | NoisyOutput]
 ) -> None:
     for epsilon in (0.1, 3.0):
         made = place(task(loss, epsilon, delta, relation=relation, unit=unit))
@@ -222,7 +222,7 @@ def test_the_event_costs_what_was_asked(
 
 def test_twice_the_rows_need_twice_the_noise() -> None:
     for delta in (0.0, 1e-6):
-        for place in (Objective, Output):
+        for place in (NoisyObjective, NoisyOutput):
             units = (Unit(), Unit("who", 3))
             one, three = (place(task(Logistic(), 1.0, delta, penalty=50.0, unit=unit)) for unit in units)
             replaced = place(task(Logistic(), 1.0, delta, penalty=50.0, relation=Relation.REPLACE_ONE))
@@ -233,7 +233,7 @@ def test_twice_the_rows_need_twice_the_noise() -> None:
 def test_a_penalty_that_costs_more_than_there_is() -> None:
     for delta in (0.0, 1e-6):
         with pytest.raises(CalibrationError, match="smaller C"):
-            Objective(task(Logistic(), 0.1, delta, penalty=1.0))
+            NoisyObjective(task(Logistic(), 0.1, delta, penalty=1.0))
 
 
 def test_a_solver_that_stops_early_shows_nothing_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_a_solver_that_stops_early_shows_nothing_of_the_rows(monkeypatch: pytest
     generator = np.random.default_rng(6)
     few, many = (rows_of(unit_rows(generator, n, 3), targets(Logistic(), generator, n)) for n in (50, 90))
     monkeypatch.setattr(newton, "MOST_STEPS", 0)
-    for place in (Objective, Output):
+    for place in (NoisyObjective, NoisyOutput):
         made = place(task(Logistic(), 1.0, 1e-6))
         assert made.solve(few, Source(1)).tolist() == made.solve(many, Source(1)).tolist()
 
@@ -268,8 +268,8 @@ def test_both_ways_to_a_newton_step_agree(monkeypatch: pytest.MonkeyPatch) -> No
 class Released:
     """One weight, released for no rows or for one at the bound: numbers that tell the two apart."""
 
-    def __init__(self, place: type[Objective | Output], delta: float, epsilon: float) -> None:
-        self.place = place(Task(Logistic(cap=0.5), 1, epsilon, delta, penalty=3.0))
+    def __init__(self, place: type[NoisyObjective | NoisyOutput], delta: float, epsilon: float) -> None:
+        self.place = place(Problem(Logistic(cap=0.5), 1, epsilon, delta, penalty=3.0))
         self.rows = [rows_of(np.ones((size, 1)), np.ones((size, 1))) for size in (1, 0)]
 
     def scores(self, runs: int) -> list[Array]:
@@ -277,7 +277,7 @@ class Released:
         return [np.array([self.place.solve(rows, source)[0, 0] for _ in range(runs)]) for rows in self.rows]
 
 
-@pytest.mark.parametrize("place", [Objective, Output])
+@pytest.mark.parametrize("place", [NoisyObjective, NoisyOutput])
 @pytest.mark.parametrize("delta", [0.0, 0.02])
 def test_an_audit_stays_below_the_claim_and_catches_a_twin(place: type[Any], delta: float) -> None:
     """The twin spends two or, for Gaussian noise, three times the ε that it claims."""
@@ -297,11 +297,11 @@ def test_an_audit_stays_below_the_claim_and_catches_a_twin(place: type[Any], del
 def test_noise_alone_has_its_scale() -> None:
     """Without rows the minimum is −b/λ, and what is on the output is the noise itself."""
     rows = rows_of(np.zeros((0, 3)), np.zeros((0, 1)))
-    for place in (Objective, Output):
+    for place in (NoisyObjective, NoisyOutput):
         for delta in (0.0, 1e-6):
             made = place(task(Logistic(), 1.0, delta))
             source = Source(2)
             draws = np.array([made.solve(rows, source)[:, 0] for _ in range(1200)])
-            spread = made.spread / (made.penalty if place is Objective else 1)
+            spread = made.spread / (made.penalty if place is NoisyObjective else 1)
             ratio = np.sqrt(np.square(draws).mean()) / spread
             assert 0.9 < ratio < 1.1

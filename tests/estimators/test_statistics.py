@@ -14,15 +14,16 @@ from scipy.stats import norm
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators.linear.losses import Logistic, Squared
-from tacit.estimators.linear.noise.place import Task
+from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.noise.statistics import (
     GaussianMoments,
     Moments,
+    NoisyStatistics,
     Statistics,
     WishartMoments,
     solve,
 )
-from tacit.estimators.linear.rows import Rows, Space
+from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -35,13 +36,13 @@ def unit_space(width: int, intercept: bool = False) -> Space:
     return Space.of(np.full(width, -1.0), np.full(width, 1.0), 1.0, intercept=intercept)
 
 
-def rows_of(x: Any, y: Any, intercept: bool = False) -> Rows:
+def rows_of(x: Any, y: Any, intercept: bool = False) -> ScaledRows:
     x = np.asarray(x, dtype=float)
-    return Rows(x, np.asarray(y, dtype=float)[:, None], unit_space(x.shape[1], intercept))
+    return ScaledRows(x, np.asarray(y, dtype=float)[:, None], unit_space(x.shape[1], intercept))
 
 
-def task(width: int, epsilon: float = 1.0, delta: float = 0.0, **more: Any) -> Task:
-    return Task(Squared(), width, epsilon, delta, **{"intercept": False, **more})
+def task(width: int, epsilon: float = 1.0, delta: float = 0.0, **more: Any) -> Problem:
+    return Problem(Squared(), width, epsilon, delta, **{"intercept": False, **more})
 
 
 def linear_data(n: int = 4000, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +56,7 @@ def of_one(noise: Any, x: np.ndarray, s: float) -> Moments:
 
 
 def unit_vectors(rng: np.random.Generator, d: int) -> np.ndarray:
-    """Rows at the bound, sometimes with equal entries, sometimes with few."""
+    """ScaledRows at the bound, sometimes with equal entries, sometimes with few."""
     x = rng.choice([rng.normal(size=d), np.sign(rng.normal(size=d)), np.eye(d)[rng.integers(d)]])
     return x / np.linalg.norm(x) * rng.choice([1.0, 1.0, rng.uniform()])
 
@@ -92,7 +93,7 @@ class TestSensitivity:
 
     @staticmethod
     def worst(noise):
-        """Rows at the cosine that the docstring finds, with opposite signs."""
+        """ScaledRows at the cosine that the docstring finds, with opposite signs."""
         for cosine in (0.0, noise.ratio**2 / 2, noise.ratio**2):
             x, other = np.eye(3)[0], np.array([cosine, math.sqrt(1 - cosine**2), 0.0])
             yield x, other, 1.0, -1.0
@@ -154,7 +155,7 @@ class TestNoise:
     )
     def test_scale(self, delta, cdf):
         """A diagonal entry: not two thirds of the noise, nor one and a half times as much."""
-        place = Statistics(task(1, 1.0, delta))
+        place = NoisyStatistics(task(1, 1.0, delta))
         rows, source = rows_of(np.zeros((0, 1)), np.zeros(0)), Source(3)
         samples = []
         for _ in range(6000):
@@ -178,7 +179,7 @@ class TestAudit:
     """Worst-case neighbours: a row at the bound more, and a row whose target is flipped."""
 
     @staticmethod
-    def scores(place: Statistics, rows: Rows, direction: np.ndarray, runs: int, seed: int) -> np.ndarray:
+    def scores(place: Statistics, rows: ScaledRows, direction: np.ndarray, runs: int, seed: int) -> np.ndarray:
         """What is released, along the direction in which the neighbours differ."""
         source, found, exact = Source(seed), [], Moments.of(rows, lambda y: y)
         for _ in range(runs):
@@ -207,7 +208,7 @@ class TestAudit:
     @pytest.mark.parametrize(("name", "relation", "one", "other"), PAIRS, ids=["outlier", "flipped"])
     def test_gaussian(self, monkeypatch, name, relation, one, other):
         delta = 1e-5
-        place = Statistics(task(1, 4.0, delta, relation=relation))
+        place = NoisyStatistics(task(1, 4.0, delta, relation=relation))
         direction = np.array([1.0, 1.0, 0.0]) if name == "outlier" else np.array([0.0, 1.0, 0.0])
         pair = rows_of(*one), rows_of(*other)
         claim = accounting.epsilon(place.event, delta)
@@ -215,7 +216,7 @@ class TestAudit:
         assert 0.5 * claim < sound <= claim if name == "outlier" else sound <= claim
         original = GaussianMoments.of_a_row
         monkeypatch.setattr(GaussianMoments, "of_a_row", lambda self, r: original(self, r) * 2 / 3)
-        twin = Statistics(task(1, 4.0, delta, relation=relation))
+        twin = NoisyStatistics(task(1, 4.0, delta, relation=relation))
         assert twin.event == place.event
         assert self.proven(twin, *pair, direction, 2000, delta, 3) > claim
 
@@ -256,13 +257,13 @@ class TestAudit:
             guesses = audit.choose_threshold(*found, rule=audit.Split(seed=0), **options)
             return audit.clopper_pearson(**guesses.counts(), **options).epsilon
 
-        place = Statistics(task(1, 2.0, relation=relation))
+        place = NoisyStatistics(task(1, 2.0, relation=relation))
         claim = accounting.epsilon(place.event, 0.0)
         assert 0.3 * claim < proven(place, 1) <= claim
         original = WishartMoments.of_a_row
         share = 2 / 3 if name == "outlier" else 1 / 2
         monkeypatch.setattr(WishartMoments, "of_a_row", lambda self, r: original(self, r) * share)
-        twin = Statistics(task(1, 2.0, relation=relation))
+        twin = NoisyStatistics(task(1, 2.0, relation=relation))
         assert twin.event == place.event
         assert proven(twin, 3) > claim
 
@@ -279,7 +280,7 @@ class TestSolution:
         if intercept:
             ridge[-1, -1] = 0.0
         exact = np.linalg.solve(inside.T @ inside + ridge, inside.T @ y)
-        place = Statistics(task(rows.width, 1e6, delta, intercept=intercept, penalty=penalty))
+        place = NoisyStatistics(task(rows.width, 1e6, delta, intercept=intercept, penalty=penalty))
         assert place.solve(rows, Source(1))[:, 0] == pytest.approx(exact, abs=1e-4)
 
     def test_of_an_exact_release_is_exact(self):
@@ -308,7 +309,7 @@ class TestSolution:
     def test_odd_rows(self, delta, x):
         for intercept in (False, True):
             rows = rows_of(x, np.ones(len(x)), intercept)
-            place = Statistics(task(rows.width, 1.0, delta, intercept=intercept, options={"residuals": True}))
+            place = NoisyStatistics(task(rows.width, 1.0, delta, intercept=intercept), Statistics(residuals=True))
             weights = place.solve(rows, Source(1))
             lower, upper = place.intervals()
             assert weights.shape == (rows.width, 1)
@@ -319,7 +320,7 @@ class TestSolution:
 
     def test_order_of_rows_does_not_matter(self):
         x, y = linear_data()
-        place = Statistics(task(3))
+        place = NoisyStatistics(task(3))
         first, second = (place.solve(rows_of(x[::k], y[::k]), Source(1)) for k in (1, -1))
         assert first == pytest.approx(second, abs=1e-8)
 
@@ -330,10 +331,10 @@ class TestSolution:
         raw = np.loadtxt(file, delimiter=",", skiprows=1)
         x, y = raw[:, :-1], raw[:, -1]
         space = Space.of(x.min(axis=0), x.max(axis=0), None, intercept=True)
-        rows = Rows(x, (y / 255_000 - 1)[:, None], space)
+        rows = ScaledRows(x, (y / 255_000 - 1)[:, None], space)
         inside = np.vstack([block for block, _ in rows.blocks()])
         for delta in (0.0, 1e-6):
-            place = Statistics(Task(Squared(), 9, 1.0, delta))
+            place = NoisyStatistics(Problem(Squared(), 9, 1.0, delta))
             errors = inside @ place.solve(rows, Source(1))[:, 0] - (y / 255_000 - 1)
             assert 1 - np.mean(errors**2) / np.var(y / 255_000) > 0.5
 
@@ -345,7 +346,7 @@ class TestIntervals:
         rows = rows_of(x, y, intercept=True)
         inside = np.vstack([block for block, _ in rows.blocks()])
         exact = np.linalg.lstsq(inside, y, rcond=None)[0]
-        place = Statistics(task(4, 1.0, delta, intercept=True))
+        place = NoisyStatistics(task(4, 1.0, delta, intercept=True))
         covered = []
         for seed in range(60):
             place.solve(rows, Source(seed))
@@ -354,7 +355,7 @@ class TestIntervals:
         assert 0.82 <= np.mean(covered) <= 0.96
 
     def test_cover_the_truth_with_residuals(self):
-        place = Statistics(task(3, 20.0, options={"residuals": True}))
+        place = NoisyStatistics(task(3, 20.0), Statistics(residuals=True))
         truth = np.array([0.8, 0.2, -0.4])
         covered, narrow = [], []
         for seed in range(60):
@@ -363,7 +364,7 @@ class TestIntervals:
             place.solve(rows, Source(seed))
             lower, upper = place.intervals(0.9)
             covered.append((lower <= truth) & (truth <= upper))
-            plain = Statistics(task(3, 20.0))
+            plain = NoisyStatistics(task(3, 20.0))
             plain.solve(rows, Source(seed))
             low, high = plain.intervals(0.9)
             narrow.append((low <= truth) & (truth <= high))
@@ -372,7 +373,7 @@ class TestIntervals:
 
     def test_same_each_time_and_wider_for_more_confidence(self):
         x, y = linear_data()
-        place = Statistics(task(3))
+        place = NoisyStatistics(task(3))
         place.solve(rows_of(x, y), Source(1))
         first, again, wide = place.intervals(0.9), place.intervals(0.9), place.intervals(0.99)
         assert (first[0] == again[0]).all()
@@ -381,25 +382,25 @@ class TestIntervals:
 
     def test_before_a_release(self):
         with pytest.raises(TacitError, match="no release"):
-            Statistics(task(3)).intervals()
+            NoisyStatistics(task(3)).intervals()
 
 
 class TestPublic:
     def test_events(self):
-        assert Statistics(task(3, 0.7)).event == events.Pure(0.7)
-        place = Statistics(task(3, 1.0, 1e-6))
+        assert NoisyStatistics(task(3, 0.7)).event == events.Pure(0.7)
+        place = NoisyStatistics(task(3, 1.0, 1e-6))
         assert accounting.epsilon(place.event, 1e-6) == pytest.approx(1.0)
-        assert (place.kind, Statistics(task(3)).kind) == ("exact", "float64")
-        assert Statistics(task(3, 1.0, 1e-6, options={"mechanism": "wishart"})).event == events.Pure(1.0)
+        assert (place.kind, NoisyStatistics(task(3)).kind) == ("exact", "float64")
+        assert NoisyStatistics(task(3, 1.0, 1e-6), Statistics(mechanism="wishart")).event == events.Pure(1.0)
 
     @pytest.mark.parametrize(
         "options",
         [{"residual": True}, {"residuals": 1}, {"mechanism": "laplacian"}, {"mechanism": "gaussian"}],
     )
     def test_options_are_checked(self, options):
-        with pytest.raises(InvalidValue):
-            Statistics(task(3, options=options))
+        with pytest.raises((InvalidValue, TypeError)):
+            NoisyStatistics(task(3), Statistics(**options))
 
     def test_only_least_squares(self):
         with pytest.raises(InvalidValue, match="logistic"):
-            Statistics(Task(Logistic(), 3, 1.0))
+            NoisyStatistics(Problem(Logistic(), 3, 1.0))

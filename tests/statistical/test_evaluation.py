@@ -283,7 +283,7 @@ def test_the_worst_case_is_allowed_for_and_worst(name: str) -> None:
 
 
 def test_units_that_are_not_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "bounded_groups", lambda groups, most, source: np.ones(len(groups), bool))
+    monkeypatch.setattr(evaluation, "bounded_units", lambda groups, most, source: np.ones(len(groups), bool))
     with pytest.raises(AssertionError, match="claims"):
         check_audit(case_of("a unit of two rows"))
 

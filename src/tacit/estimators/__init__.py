@@ -1,28 +1,37 @@
 """Private estimators with scikit-learn's interface.
 
-The road of a fit: public parameters → a place where noise enters → its event → the charge → the rows,
-clipped and scaled by what is public → weights, with their guarantee.
+The road of a fit is that of :mod:`tacit.estimators.private`: public parameters → plan → charge → rows,
+clipped and scaled by what is public → a model with its guarantee. :mod:`tacit.estimators.noise` has the places
+where noise can enter a linear model.
 """
 
 from tacit.data.features import Features, Known, known
 from tacit.data.preprocessor import Preprocessor
-from tacit.estimators.linear.models import LinearRegression, LinearSVC, LogisticRegression, Ridge
+from tacit.estimators.linear import noise
+from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
+from tacit.estimators.linear.regression import LinearRegression, Ridge
+from tacit.estimators.private import Planned, PrivateEstimator
+from tacit.estimators.registry import ESTIMATORS
 from tacit.evaluation.evaluate import Evaluation, evaluate
 from tacit.models.saving import describe, load, register, save
 
 __all__ = [
+    "ESTIMATORS",
     "Evaluation",
     "Features",
     "Known",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",
+    "Planned",
     "Preprocessor",
+    "PrivateEstimator",
     "Ridge",
     "describe",
     "evaluate",
     "known",
     "load",
+    "noise",
     "register",
     "save",
 ]

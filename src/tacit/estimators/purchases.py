@@ -1,11 +1,13 @@
-"""Public facts that are not known, bought with noise: how many rows there are, and between which bounds.
+"""Facts that are not publicly known, bought with noise: the number of rows, and the bounds of the features.
 
-Each purchase has its event before it sees a row, and what it returns is public from then on.
+Each purchase has its event before it sees a row, and the fact that it returns is public from then on.
+:class:`Purchases` divides ε and δ between the purchases of one fit and the fit itself.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,14 +17,17 @@ from numpy.typing import NDArray
 
 from tacit import _gaussian, _validate, events
 from tacit.errors import InvalidValue
+from tacit.estimators.private import PrivateRows, Public
 from tacit.mechanisms import DiscreteLaplace, Gaussian
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit, histogram_sensitivity
 
-__all__ = ["BoundsPurchase", "CountPurchase"]
+__all__ = ["BoundsPurchase", "CountPurchase", "Purchases"]
 
 Array = NDArray[np.float64]
 
+COUNT_SHARE, BOUNDS_SHARE = 0.02, 0.1
+"""The parts of ε that population="dp" and bounds="dp" spend."""
 LOWEST, HIGHEST = -20, 40
 """Powers of two that bounds are chosen from. What is nearer to 0 is 0, what is beyond counts as 2^HIGHEST."""
 FALSE_CELL = 0.01
@@ -153,6 +158,67 @@ class BoundsPurchase:
             if cells.size:
                 lower[j], upper[j] = EDGES[cells[0]], EDGES[cells[-1] + 1]
         return lower, upper
+
+
+@dataclass(frozen=True)
+class Purchases:
+    """What one fit buys first, and the ε and δ that are left for the fit itself.
+
+    >>> from tacit.estimators.private import Public
+    >>> public = Public(1.0, 0.0, Relation.ADD_REMOVE, Unit(), width=3)
+    >>> bought = Purchases.of(public, population="dp", bounds=(0, 1))
+    >>> bought.parts, bought.epsilon, bought.costs
+    ((('population', 0.02),), 0.98, (Pure(epsilon=0.02),))
+    """
+
+    parts: tuple[tuple[str, float], ...]
+    """What ε is spent on before the fit."""
+    epsilon: float
+    """ε that is left for the fit."""
+    delta: float
+    """δ that is left for the fit."""
+    population: CountPurchase | None = None
+    bounds: BoundsPurchase | None = None
+
+    @classmethod
+    def of(
+        cls, public: Public, *, population: Any, bounds: Any, others: Mapping[str, float] | None = None
+    ) -> Purchases:
+        """Buy what is ``"dp"``; ``others`` are shares of ε and δ that the estimator spends in its own way."""
+        shares: dict[str, float] = {}
+        if isinstance(population, str):
+            _validate.choice("population", population, ("dp",))
+            shares["population"] = COUNT_SHARE
+        if isinstance(bounds, str):
+            _validate.choice("bounds", bounds, ("dp",))
+            shares["bounds"] = BOUNDS_SHARE
+        shares |= others or {}
+        if math.fsum(shares.values()) >= 1:
+            raise InvalidValue("shares of ε", shares, "such that a part of ε is left for the fit")
+        costs = {name: share * public.epsilon for name, share in shares.items()}
+        who = public.relation, public.unit
+        count = CountPurchase(costs["population"], *who) if "population" in shares else None
+        box, left = None, public.delta
+        if "bounds" in shares:
+            spent = shares["bounds"] * public.delta
+            box = BoundsPurchase(costs["bounds"], spent, public.width, *who)
+            left -= spent
+        for share in (others or {}).values():
+            left -= share * public.delta
+        return cls(tuple(costs.items()), public.epsilon - math.fsum(costs.values()), left, count, box)
+
+    @property
+    def costs(self) -> tuple[events.Event, ...]:
+        """The events of the population and the bounds."""
+        return tuple(each.event for each in (self.population, self.bounds) if each is not None)
+
+    def buy_population(self, rows: PrivateRows, source: Source) -> int | None:
+        """The number of rows, with noise; None where it is not bought."""
+        return None if self.population is None else self.population.buy(rows.used, source)
+
+    def buy_bounds(self, rows: PrivateRows, source: Source) -> tuple[Array, Array] | None:
+        """(lower, upper) of the features; None where they are not bought."""
+        return None if self.bounds is None else self.bounds.buy(rows.matrix, rows.keep, source)
 
 
 _POWERS = np.ldexp(1.0, np.arange(LOWEST, HIGHEST + 2))

@@ -16,7 +16,7 @@ neighbour is nearer, and the prediction, a vote, would not show to a test that i
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,17 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
 from tacit.data.preprocessor import Preprocessor
-from tacit.estimators.linear.models import LinearRegression, LinearSVC, LogisticRegression, Ridge
 
-__all__ = ["parts_with_products", "untouched"]
+__all__ = ["parts_with_products", "register_rowwise", "untouched"]
 
-_OWN = (LinearRegression, LinearSVC, LogisticRegression, Ridge, Preprocessor)
+_OWN: dict[type, tuple[str, ...]] = {Preprocessor: ()}
+"""Classes of this package, and the attributes that they predict from."""
+
+
+def register_rowwise(cls: type, attributes: Sequence[str]) -> None:
+    """List a class whose prediction for a row reads these attributes and that row alone, bit by bit."""
+    _OWN[cls] = tuple(attributes)
+
 
 _WITH_PRODUCTS = {
     "sklearn.linear_model": """
@@ -86,9 +92,6 @@ _NEVER_ASKED = {
 }  # fmt: skip
 """Attributes that fitting reads and predicting does not."""
 
-_ASKED_OF_OWN = ("coef_", "intercept_", "bounds_", "classes_")
-"""What the linear models of this package predict from."""
-
 _AS_THEY_ARE = (type(None), bool, int, float, complex, str, bytes, slice, range)
 _HELD = {
     "numpy": "ndarray memmap",
@@ -122,7 +125,7 @@ def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
         stored = isinstance(value, np.ndarray) and value.dtype.kind == "O"
         return not stored or _walked(value.ravel().tolist(), found, seen)
     if kind in _OWN:
-        held = [value.__dict__.get(name) for name in _ASKED_OF_OWN]
+        held = [value.__dict__.get(name) for name in _OWN[kind]]
         return untouched(value) and _walked(held, found, seen)
     if isinstance(value, BaseEstimator) or _listed(kind, _OTHERS):
         products = _listed(kind, _WITH_PRODUCTS)

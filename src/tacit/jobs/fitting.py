@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from tacit.jobs.same import refuse_same_file
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
-    from tacit.estimators.linear.base import Planned
+    from tacit.estimators.private import Planned, PrivateEstimator
     from tacit.evaluation.evaluate import Evaluation
     from tacit.ledger import Payment
     from tacit.schema import Schema
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["FitJob", "Fitted", "fit", "plan_fit"]
 
 PUBLIC = "what the schema says was known without the data"
-MODELS = {
-    "logistic": "LogisticRegression",
-    "svc": "LinearSVC",
-    "linear": "LinearRegression",
-    "ridge": "Ridge",
-}
 
 
 @dataclass(frozen=True)
@@ -113,26 +107,25 @@ class FitJob(Job):
         """Charge, read, fit: a pipeline with its guarantee."""
         from sklearn.pipeline import Pipeline
 
+        maker = self.maker
+        assumptions = (PUBLIC, *self._opened.assumptions)
+        self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
+        if self.estimator.event_ != self.dues[0].event:
+            raise TacitError("The fit did something else than what was planned.", "Please report this.")
+        return Pipeline([("preprocessor", maker), ("model", self.estimator)])
+
+    def _read(self, say: Say) -> tuple[Any, Any, Any]:
+        """The private rows: features, targets and units. The estimator calls this inside the charge."""
         from tacit.data.rows import UNIT, rows
 
-        due, maker = self.dues[0], self.maker
-        assumptions = (PUBLIC, *self._opened.assumptions)
-        with self.payment.charge(due.event, due.label, noise=due.noise, delta=due.delta):
-            say("Reading the rows")
-            frame = rows(self._opened, maker.schema, self.columns)
-            if self.test is not None:
-                self.test.fitted_to = testing.digest(frame, maker)
-            matrix = maker.fit(frame).transform(frame)
-            say(f"Fitting the {self.label}")
-            units = frame[UNIT] if UNIT in frame.columns else None
-            self.estimator.fit(matrix, maker.target_values(frame), groups=units)
-        made = self.estimator.guarantee_
-        if made.event != due.event:
-            raise TacitError("The fit did something else than what was charged.", "Please report this.")
-        self.estimator.guarantee_ = replace(
-            made, unit=self.payment.unit, assumptions=(*made.assumptions, *assumptions)
-        )
-        return Pipeline([("preprocessor", maker), ("model", self.estimator)])
+        say("Reading the rows")
+        maker = self.maker
+        frame = rows(self._opened, maker.schema, self.columns)
+        if self.test is not None:
+            self.test.fitted_to = testing.digest(frame, maker)
+        matrix = maker.fit(frame).transform(frame)
+        say(f"Fitting the {self.label}")
+        return matrix, maker.target_values(frame), frame[UNIT] if UNIT in frame.columns else None
 
 
 def plan_fit(
@@ -163,12 +156,14 @@ def plan_fit(
     random_state: int | None = None,
 ) -> FitJob:
     """Plan :func:`fit`: check what is public, find columns and noise; no row is read, nothing is charged."""
-    name = _validate.choice("model", model, tuple(MODELS))
+    from tacit.data.preprocessor import Preprocessor
+    from tacit.estimators.registry import ESTIMATORS
+    from tacit.schema import Schema
+
+    name = _validate.choice("model", model, tuple(ESTIMATORS))
     _validate.epsilon(epsilon)
     _validate.delta(delta)
     testing.check_options(test, test_epsilon, test_public, test_dataset, groups_by)
-    from tacit.data.preprocessor import Preprocessor
-    from tacit.schema import Schema
 
     known = schema if isinstance(schema, Schema) else Schema.load(schema)
     excluded = list(exclude)
@@ -179,9 +174,13 @@ def plan_fit(
     told = label or f"{name} model of {target}"
     with ExitStack() as stack:
         payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=told, stack=stack)
-        chosen = {"epsilon": epsilon, "delta": delta, "noise": noise, "intervals": interval_share or None}
-        chosen["n"] = "dp" if buy_population else known.population
-        estimator = _estimator(name, maker, payment, chosen, random_state)
+        chosen = {"noise": noise, "interval_share": interval_share or None}
+        chosen["population"] = "dp" if buy_population else known.population
+        estimator = ESTIMATORS[name](
+            epsilon=epsilon, delta=delta, relation=str(payment.relation), rows_per_unit=payment.unit.rows,
+            ledger=payment.ledger, label=told, random_state=random_state,
+            **_declared(name, ESTIMATORS[name], maker), **_chosen(name, ESTIMATORS[name], chosen),
+        )  # fmt: skip
         trial = None
         if test is not None:
             other = payment
@@ -219,29 +218,30 @@ def fit(job: FitJob) -> Fitted:
     return job.run()
 
 
-def _estimator(
-    name: str, maker: Preprocessor, payment: Payment, chosen: dict[str, Any], seed: int | None
-) -> Any:
-    from tacit import estimators
+def _chosen(name: str, kind: type[PrivateEstimator], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, each of which the estimator must have."""
+    known = kind().get_params()
+    found = {option: value for option, value in given.items() if value is not None}
+    for option in ("interval_share", "noise"):
+        if option in found and option not in known:
+            raise InvalidValue(option, found[option], f"left out for {name}")
+    return {option: value for option, value in found.items() if option in known}
 
-    kind = getattr(estimators, MODELS[name])
-    settings = {option: value for option, value in chosen.items() if value is not None}
-    if "intervals" in settings and "intervals" not in kind().get_params():
-        raise InvalidValue("interval_share", settings["intervals"], f"left out for {name}")
+
+def _declared(name: str, kind: type[PrivateEstimator], maker: Preprocessor) -> dict[str, Any]:
+    """What the schema declares of the target: classes for a classifier, bounds for a regressor."""
+    from sklearn.base import is_classifier
+
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
-    if name in ("logistic", "svc"):
+    if is_classifier(kind()):
         if maker.classes is None:
             advice = "Declare its categories in the schema, or fit a linear or ridge model to a number."
             raise InvalidValue(target, column.type, f"declared with categories, for {name}", advice)
-        settings["classes"] = list(maker.classes)
-    else:
-        if maker.target_bounds is None:
-            advice = "Declare its bounds in the schema, or fit a logistic or svc model to categories."
-            raise InvalidValue(target, column.type, f"a number with declared bounds, for {name}", advice)
-        settings["target_bounds"] = maker.target_bounds
-    return kind(
-        relation=str(payment.relation), rows_per_group=payment.unit.rows, random_state=seed, **settings
-    )
+        return {"classes": list(maker.classes)}
+    if maker.target_bounds is None:
+        advice = "Declare its bounds in the schema, or fit a logistic or svc model to categories."
+        raise InvalidValue(target, column.type, f"a number with declared bounds, for {name}", advice)
+    return {"target_bounds": maker.target_bounds}
 
 
 def _planned(estimator: Any, maker: Preprocessor) -> Planned:
@@ -249,7 +249,7 @@ def _planned(estimator: Any, maker: Preprocessor) -> Planned:
         planned: Planned = estimator.plan(maker.features)
     except InvalidValue as error:
         name, value, requirement = (getattr(error, part) for part in ("name", "value", "requirement"))
-        if name != "n":
+        if name != "population":
             raise
         advice = "Declare population in the schema if the number is public, or add buy_population=True."
         raise InvalidValue("number of rows", value, requirement, advice) from None

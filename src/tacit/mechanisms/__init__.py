@@ -6,6 +6,7 @@ mechanism                   releases                        event
 :class:`Laplace`            numbers, ℓ1 sensitivity         Laplace(scale)
 :class:`Gaussian`           numbers, ℓ2 sensitivity         Gaussian(noise_multiplier)
 :class:`Norm`               vectors, ℓ1, ℓ2 or ℓ∞           Pure(ε); Laplace for ℓ1
+:class:`Wishart`            symmetric matrices, trace norm  Pure(ε)
 :class:`DiscreteLaplace`    integers, ℓ1 sensitivity        Pure(ε)
 :class:`DiscreteGaussian`   integers, ℓ2 sensitivity        ZeroConcentrated(ρ)
 :class:`Exponential`        the index of a high score       BoundedRange(ε)
@@ -24,6 +25,8 @@ Not covered: running time. The samplers take nearly constant time, but rejection
 of an index do not quite, and NumPy makes no promise about the rest.
 """
 
+from tacit.mechanisms._base import normals
+from tacit.mechanisms.choice import euclidean_noise, integer_noise
 from tacit.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from tacit.mechanisms.exponential import Exponential
 from tacit.mechanisms.gaussian import Gaussian
@@ -31,8 +34,10 @@ from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noisy_max import ReportNoisyMax
 from tacit.mechanisms.norm import Norm
 from tacit.mechanisms.permute_and_flip import PermuteAndFlip
+from tacit.mechanisms.postprocess import without_negatives
 from tacit.mechanisms.randomized_response import FrequencyEstimate, RandomizedResponse
 from tacit.mechanisms.sparse_vector import SparseVector
+from tacit.mechanisms.wishart import Wishart
 
 __all__ = [
     "DiscreteGaussian",
@@ -46,4 +51,9 @@ __all__ = [
     "RandomizedResponse",
     "ReportNoisyMax",
     "SparseVector",
+    "Wishart",
+    "euclidean_noise",
+    "integer_noise",
+    "normals",
+    "without_negatives",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from tacit import _validate
 from tacit.errors import InvalidValue
@@ -41,6 +43,11 @@ class Mechanism:
     def noise(self) -> str:
         """The kind of noise, one of :data:`tacit.guarantee.NOISE_KINDS`."""
         return "seeded" if self._source.seeded else "exact"
+
+
+def normals(source: Source, shape: tuple[int, ...]) -> Float64:
+    """Standard normal numbers in float64: for noise that is proven to rounding only, and for simulations."""
+    return np.asarray(ndtri(source.uniforms(math.prod(shape)))).reshape(shape)
 
 
 def exactly_one(**options: Any) -> str:

@@ -74,6 +74,12 @@ class DiscreteLaplace(_Integers):
     def _noise(self, size: int) -> Int64:
         return discrete_laplace(self._source, self._scale(), size)
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of one coordinate of the noise."""
+        decay = math.exp(-1 / float(self._scale()))
+        return math.sqrt(2 * decay) / (1 - decay)
+
     def interval(self, confidence: float = 0.95, *, coordinates: int = 1) -> tuple[int, int]:
         """Where true − released lies with at least this probability, for all ``coordinates`` at once.
 
@@ -132,6 +138,11 @@ class DiscreteGaussian(_Integers):
 
     def _noise(self, size: int) -> Int64:
         return discrete_gaussian(self._source, self._variance(), size)
+
+    @property
+    def deviation(self) -> float:
+        """σ, which the standard deviation of one coordinate of the noise never exceeds."""
+        return math.sqrt(self._variance())
 
     def interval(self, confidence: float = 0.95, *, coordinates: int = 1) -> tuple[int, int]:
         """Where true − released lies with at least this probability, for all ``coordinates`` at once.

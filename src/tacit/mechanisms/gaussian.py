@@ -108,6 +108,10 @@ class Gaussian(Mechanism):
         root = math.isqrt(max(coordinates, 1) - 1) + 1
         return _grid.grid_exponent(self.sensitivity, 2 * root, self.event.noise_multiplier)
 
+    def deviation(self, coordinates: int = 1) -> float:
+        """The standard deviation of one coordinate of the noise, however many there are."""
+        return self.sensitivity * self.event.noise_multiplier
+
     def interval(self, confidence: float = 0.95, *, coordinates: int = 1) -> tuple[float, float]:
         """Where true − released lies with at least this probability.
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
+from scipy.special import gammaincinv
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
-from tacit.mechanisms._base import Float64, Mechanism, real_values, tail
+from tacit.mechanisms._base import Float64, Mechanism, normals, real_values, tail
 from tacit.mechanisms.laplace import Laplace
 
 
@@ -85,9 +85,23 @@ class Norm(Mechanism):
         shape = size if self.norm == 2 else size + 1
         radius = -float(np.log(self._source.uniforms(shape)).sum())
         if self.norm == 2:
-            direction = ndtri(self._source.uniforms(size))
+            direction = normals(self._source, (size,))
             return np.asarray(radius * direction / math.sqrt(float(np.square(direction).sum())))
         return radius * (2 * self._source.uniforms(size) - 1)
+
+    def sample(self, shape: tuple[int, ...]) -> Float64:
+        """ℓ2 or ℓ∞ noise alone, in float64 and on no grid: for a proof that needs its density.
+
+        Objective perturbation adds it to a gradient that is never released.
+        """
+        if self.norm == 1:
+            raise InvalidValue("norm", self.norm, "2 or 'inf'")
+        return self._unit_noise(math.prod(shape)).reshape(shape) * (self.sensitivity / self.epsilon)
+
+    def deviation(self, coordinates: int) -> float:
+        """The standard deviation of one of so many coordinates of the noise."""
+        shape = {1: 2.0, 2: coordinates + 1.0, "inf": (coordinates + 1) * (coordinates + 2) / 3}[self.norm]
+        return self.sensitivity / self.epsilon * math.sqrt(shape)
 
     def interval(self, confidence: float = 0.95, *, coordinates: int) -> tuple[float, float]:
         """Where every coordinate of true − released lies at once, with at least this probability.

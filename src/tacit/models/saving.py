@@ -41,7 +41,6 @@ from tacit.accounting import check_claim
 from tacit.data.features import Features
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue, ModelUnreadable
-from tacit.estimators.linear.models import LinearRegression, LinearSVC, LogisticRegression, Ridge
 from tacit.evaluation.evaluate import Evaluation
 from tacit.guarantee import Guarantee
 from tacit.models.container import FORMAT, KINDS, Reading, read, write
@@ -290,12 +289,4 @@ def _version() -> str:
         return "of an unknown version"
 
 
-_LINEAR = (
-    "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
-    "n_features_in_", "feature_names_in_",
-)  # fmt: skip
 register("preprocessor", Preprocessor, public=True)
-register("logistic-regression", LogisticRegression, (*_LINEAR, "classes_"))
-register("linear-svc", LinearSVC, (*_LINEAR, "classes_"))
-register("linear-regression", LinearRegression, _LINEAR)
-register("ridge", Ridge, _LINEAR)

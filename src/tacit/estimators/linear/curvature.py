@@ -1,4 +1,4 @@
-"""How far a fitted weight may be off: bought, for the Hessian that tells it is private."""
+"""How far a fitted weight may be off. The answer is bought: it needs the Hessian, which is private."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from tacit import events
 from tacit.data.arithmetic import products
-from tacit.estimators.linear.losses import Loss
-from tacit.estimators.linear.noise import Task
-from tacit.estimators.linear.rows import Rows
-from tacit.mechanisms import Gaussian, Norm
+from tacit.estimators.linear.noise.place import Problem
+from tacit.estimators.linear.rows import ScaledRows
+from tacit.mechanisms import Gaussian, Norm, euclidean_noise
 from tacit.randomness import Source
 from tacit.relations import histogram_sensitivity
 
@@ -37,25 +36,23 @@ class CurvaturePurchase:
 
     epsilon: float
     delta: float
-    task: Task
+    problem: Problem
 
     @property
     def _mechanism(self) -> Gaussian | Norm:
-        moved = self.task.unit.rows * self.task.loss.curvature * histogram_sensitivity(self.task.relation, 2)
-        if self.delta == 0:
-            return Norm(moved, self.epsilon)
-        return Gaussian(moved, epsilon=self.epsilon, delta=self.delta)
+        moved = self.problem.unit.rows * self.problem.loss.curvature * histogram_sensitivity(self.problem.relation, 2)
+        return euclidean_noise(moved, self.epsilon, self.delta)
 
     @property
     def event(self) -> events.Event:
         """What it costs."""
         return self._mechanism.event
 
-    def buy(self, rows: Rows, weights: Array, source: Source) -> Array:
+    def buy(self, rows: ScaledRows, weights: Array, source: Source) -> Array:
         """A lower bound of H, but for what noise does with a probability of about one in a hundred."""
         exact = np.zeros((rows.width, rows.width))
         for x, y in rows.blocks():
-            root = x * np.sqrt(self.task.loss.weights(products(x, weights), y))
+            root = x * np.sqrt(self.problem.loss.weights(products(x, weights), y))
             exact += root.T @ root
         upper = np.triu_indices(rows.width)
         unfolded = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
@@ -66,15 +63,11 @@ class CurvaturePurchase:
 
     def _largest(self, width: int) -> float:
         """About the largest eigenvalue of the noise: √2·σ·√width for a symmetric Gaussian matrix."""
-        mechanism = self._mechanism
-        if isinstance(mechanism, Norm):
-            spread = mechanism.sensitivity / mechanism.epsilon * math.sqrt(width * (width + 1) / 2 + 1)
-        else:
-            spread = mechanism.sensitivity * mechanism.event.noise_multiplier
+        spread = self._mechanism.deviation(width * (width + 1) // 2)
         return spread * (math.sqrt(2 * width) + 2)
 
 
-def weight_covariance(loss: Loss, hessian: Array, penalty: float, tilt: float, added: float) -> Array:
+def weight_covariance(hessian: Array, penalty: float, tilt: float, added: float) -> Array:
     """The covariance of weights fitted with noise ``tilt`` per weight in the objective and ``added`` on top.
 
     To first order Θ̂ − Θ = (H + λ)⁻¹(score + b): the score of a well-specified model has covariance H.

@@ -28,7 +28,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Loss, SmoothedHinge, Softmax
-from tacit.estimators.linear.rows import Rows
+from tacit.estimators.linear.rows import ScaledRows
 
 __all__ = ["certified", "minimise", "reachable"]
 
@@ -41,14 +41,14 @@ DIRECT = 2_000
 SMALL = 64
 """The same where outputs mix, and there are as many coordinates for each."""
 ROWS = 100_000
-"""Rows whose rounding, all in one direction, :func:`reachable` allows for; at random, the square of that."""
+"""ScaledRows whose rounding, all in one direction, :func:`reachable` allows for; at random, the square of that."""
 STAGES, SMOOTHED, STAGE = 16, 24, 8.0
 """How many easier minima are sought on the way at most, where corners are smoothed too, and by what factor
 each is easier than the next."""
 
 
 class Data(Protocol):
-    """Rows and their targets, block by block."""
+    """ScaledRows and their targets, block by block."""
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """(rows, targets)."""
@@ -58,9 +58,9 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class _OneOutput:
-    """Rows with the targets of one output."""
+    """ScaledRows with the targets of one output."""
 
-    rows: Rows
+    rows: ScaledRows
     output: int
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
@@ -88,13 +88,13 @@ def reachable(loss: Loss, penalty: float, tilt: float, least: float, most: float
     return found
 
 
-def certified(loss: Loss, rows: Rows, penalty: Array, tilt: Array, tolerance: float) -> Array:
+def certified(loss: Loss, rows: ScaledRows, penalty: Array, tilt: Array, tolerance: float) -> Array:
     """Θ with ‖∇J(Θ)‖₂ ≤ ``tolerance``; zeros where none is found."""
     found = minimise(loss, rows, penalty, tilt, tolerance)
     return found if _Objective(loss, rows, penalty, tilt).reached(found, tolerance) else np.zeros_like(tilt)
 
 
-def minimise(loss: Loss, rows: Rows, penalty: Array, tilt: Array, tolerance: float) -> Array:
+def minimise(loss: Loss, rows: ScaledRows, penalty: Array, tilt: Array, tolerance: float) -> Array:
     """Θ (width, outputs) with ‖∇J(Θ)‖₂ ≤ ``tolerance``, or the best that is found.
 
     ``penalty`` has one entry per coordinate of a row. Outputs that do not mix are found one by one: a search

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from tacit.data.arithmetic import lengths
 from tacit.errors import InvalidValue
 
-__all__ = ["Rows", "Space"]
+__all__ = ["ScaledRows", "Space"]
 
 Array = NDArray[np.float64]
 
 BLOCK = 1 << 15
-"""Rows prepared at a time where they are not all kept."""
+"""ScaledRows prepared at a time where they are not all kept."""
 LARGEST = 1e150
 """Bounds and norms beyond this, or below one over it, are refused: squares would leave float64."""
 KEPT_BYTES = 1 << 28
@@ -92,7 +92,7 @@ class Space:
         return features.T.copy(), np.array(intercepts, dtype=np.float64)
 
 
-class Rows:
+class ScaledRows:
     """Private inside rows and their targets, block by block, in one pass or many."""
 
     def __init__(

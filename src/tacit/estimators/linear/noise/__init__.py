@@ -1,13 +1,32 @@
-"""Places where noise can enter the fitting of a linear model, by name."""
+"""Places where noise can enter the fit of a linear model, by name or with settings.
 
-from tacit import errors
+A linear model takes ``noise="gradient"``, or ``noise=noise.Gradient(steps=100)`` with ``from tacit.estimators
+import noise``. All settings are public: they have to be chosen without looking at the data.
+
+=====================  ==================================  =============================================
+settings               noise is added to                   event, for δ = 0 and for δ > 0
+=====================  ==================================  =============================================
+:class:`Objective`     the objective that is minimised     Pure; ObjectivePerturbation with a Gaussian
+:class:`Output`        the minimum                         Pure; Gaussian
+:class:`Gradient`      the gradient of every step          Pure; (Poisson-sampled) Gaussian; repeated
+:class:`Statistics`    Σxxᵀ and Σxy (least squares)        Pure; Gaussian
+:class:`Functional`    coefficients of a quadratic loss    Pure or Laplace; Gaussian
+:class:`Input`         counts of cells of rows             Pure; ZeroConcentrated
+:class:`Exponential`   the choice among a grid of weights  BoundedRange
+=====================  ==================================  =============================================
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.errors import InvalidValue
 from tacit.estimators.linear.noise.exponential import Exponential
 from tacit.estimators.linear.noise.functional import Functional
 from tacit.estimators.linear.noise.gradient import Gradient
-from tacit.estimators.linear.noise.histogram import Histogram
+from tacit.estimators.linear.noise.histogram import Input
 from tacit.estimators.linear.noise.objective import Objective
 from tacit.estimators.linear.noise.output import Output
-from tacit.estimators.linear.noise.place import Place, Task
+from tacit.estimators.linear.noise.place import Noise
 from tacit.estimators.linear.noise.statistics import Statistics
 
 __all__ = [
@@ -15,23 +34,40 @@ __all__ = [
     "Exponential",
     "Functional",
     "Gradient",
-    "Histogram",
+    "Input",
+    "Noise",
     "Objective",
     "Output",
-    "Place",
     "Statistics",
-    "Task",
-    "place_of",
+    "noise_from_dict",
+    "noise_of",
 ]
 
-PLACES: dict[str, type[Place]] = {
-    place.name: place
-    for place in (Objective, Output, Functional, Gradient, Statistics, Histogram, Exponential)
+PLACES: dict[str, type[Noise]] = {
+    kind.name: kind for kind in (Objective, Output, Functional, Gradient, Statistics, Input, Exponential)
 }
+"""The settings of every place, by its name."""
 
 
-def place_of(name: str, task: Task) -> Place:
-    """The place of this name, made for ``task``."""
-    if name not in PLACES:
-        raise errors.InvalidValue("noise", name, "one of " + ", ".join(map(repr, PLACES)))
-    return PLACES[name](task)
+def noise_of(noise: Any) -> Noise:
+    """Settings as they are, or the default settings of the place of this name.
+
+    >>> noise_of("input"), noise_of(Input(cells=5))
+    (Input(cells=None), Input(cells=5))
+    """
+    if isinstance(noise, Noise):
+        return noise
+    if not isinstance(noise, str) or noise not in PLACES:
+        known = "one of " + ", ".join(map(repr, PLACES)) + ", or settings such as noise.Gradient(steps=100)"
+        raise InvalidValue("noise", noise, known)
+    return PLACES[noise]()
+
+
+def noise_from_dict(saved: Mapping[str, Any]) -> Noise:
+    """The settings that :meth:`Noise.to_dict` wrote.
+
+    >>> noise_from_dict(Gradient(steps=7).to_dict()) == Gradient(steps=7)
+    True
+    """
+    settings = dict(saved)
+    return PLACES[settings.pop("name")](**settings)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Squared
-from tacit.estimators.linear.noise.place import Array, Place, Task
-from tacit.estimators.linear.rows import Rows
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Exponential as Selection
 from tacit.randomness import Source
 from tacit.relations import Relation
 
-__all__ = ["Exponential", "loss_range"]
+__all__ = ["Exponential", "NoisyChoice", "loss_range"]
 
 MOST_COORDINATES = 3
 MOST_POINTS = 2**18
@@ -25,12 +25,37 @@ RADIUS, SQUARED_RADIUS, MOST_RADIUS = 8.0, 3.0, 1e6
 STEPS = 2**20
 """The loss of one unit is counted in this many steps."""
 MOST_ROWS = 2**19
-"""Rows of a unit for which a step is still one of the mechanism's own grid, or several."""
+"""ScaledRows of a unit for which a step is still one of the mechanism's own grid, or several."""
 AT_A_TIME = 1 << 21
 """Losses of a row at a point that are computed at a time."""
 
 
-class Exponential(Place):
+@dataclass(frozen=True)
+class Exponential(Noise):
+    """Noise in the choice of weights from a public grid (McSherry and Talwar 2007), for up to three of them.
+
+    One row changes the total loss of the points by at most R, the range of its loss; the event is
+    ``BoundedRange(ε)``, under either relation. :class:`NoisyChoice` has the proof.
+    """
+
+    name = "exponential"
+
+    radius: float | None = None
+    """The largest norm of the weights on the grid; 8, or 3 for squared loss, if left out."""
+    cells: int | None = None
+    """The number of points along each coordinate."""
+
+    def __post_init__(self) -> None:
+        if self.radius is not None and _validate.positive("radius", self.radius) > MOST_RADIUS:
+            raise InvalidValue("radius", self.radius, f"at most {MOST_RADIUS:g}")
+        if self.cells is not None:
+            _validate.count("cells", self.cells, 2)
+
+    def place(self, problem: Problem) -> NoisyChoice:
+        return NoisyChoice(problem, self)
+
+
+class NoisyChoice(Place):
     """The exponential mechanism over weights (McSherry and Talwar 2007), for up to three of them.
 
     The grid is public: the points of a cubic lattice, ``cells`` along each coordinate, in the ball of this
@@ -51,57 +76,52 @@ class Exponential(Place):
     More than three coordinates, or 2^18 points, are refused: there one would sample by a Markov chain, whose
     distance from the distribution that the proof is about is not known, and which may reveal anything.
 
-    Options: ``radius`` and ``cells``. They have to be set without looking at the data, like all else here.
-
-    >>> place = Exponential(Task(Logistic(), width=2, epsilon=1.0))
+    >>> place = NoisyChoice(Problem(Logistic(), width=2, epsilon=1.0))
     >>> place.notes, place.event
     (['3209 points within 8, 0.25 apart'], BoundedRange(epsilon=1.0))
     """
 
-    name = "exponential"
+    settings = Exponential
     losses = (Logistic, HuberHinge, Squared)
-    settings = ("radius", "cells")
     kind = "exact"
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        if task.loss.outputs > 1:
+    def __init__(self, problem: Problem, noise: Exponential | None = None) -> None:
+        super().__init__(problem, noise)
+        if problem.loss.outputs > 1:
             advice = 'Use noise="objective".'
-            raise InvalidValue("noise", self.name, "used for two classes, or for a number", advice)
-        if task.size > MOST_COORDINATES:
+            raise InvalidValue("noise", self.noise.name, "used for two classes, or for a number", advice)
+        if problem.size > MOST_COORDINATES:
             raise InvalidValue(
-                "noise", self.name,
+                "noise", self.noise.name,
                 f"used for at most {MOST_COORDINATES} weights, intercept included, of which there are "
-                f"{task.size}: a grid of more is out of reach, and a Markov chain would void the guarantee",
+                f"{problem.size}: a grid of more is out of reach, and a Markov chain would void the guarantee",
                 'Use fewer features, or noise="objective".',
             )  # fmt: skip
-        usual = SQUARED_RADIUS if isinstance(task.loss, Squared) else RADIUS
-        self.radius = _validate.positive("radius", task.options.get("radius", usual))
-        if self.radius > MOST_RADIUS:
-            raise InvalidValue("radius", self.radius, f"at most {MOST_RADIUS:g}")
-        self.cells = _validate.count("cells", task.options.get("cells", CELLS[task.size]), 2)
-        if self.cells**task.size > MOST_POINTS:
+        usual = SQUARED_RADIUS if isinstance(problem.loss, Squared) else RADIUS
+        self.radius = float(usual if self.noise.radius is None else self.noise.radius)
+        self.cells = CELLS[problem.size] if self.noise.cells is None else int(self.noise.cells)
+        if self.cells**problem.size > MOST_POINTS:
             raise InvalidValue(
-                "cells", self.cells, f"such that there are at most 2^18 points, not {self.cells}^{task.size}"
+                "cells", self.cells, f"such that there are at most 2^18 points, not {self.cells}^{problem.size}"
             )
-        self.points = lattice(self.radius, self.cells, task.size)
-        self.range = loss_range(task.loss, self.radius)
-        one_way = task.relation is Relation.ADD_REMOVE
-        if task.unit.rows > MOST_ROWS:
-            raise InvalidValue("rows_per_group", task.unit.rows, f"at most {MOST_ROWS}")
-        self._step = task.unit.rows * self.range / STEPS
-        self._choose = Selection(float(STEPS + 2 * task.unit.rows), task.epsilon, one_way)
+        self.points = lattice(self.radius, self.cells, problem.size)
+        self.range = loss_range(problem.loss, self.radius)
+        one_way = problem.relation is Relation.ADD_REMOVE
+        if problem.unit.rows > MOST_ROWS:
+            raise InvalidValue("rows_per_unit", problem.unit.rows, f"at most {MOST_ROWS}")
+        self._step = problem.unit.rows * self.range / STEPS
+        self._choose = Selection(float(STEPS + 2 * problem.unit.rows), problem.epsilon, one_way)
         self.event = self._choose.event
         self.notes.append(
             f"{len(self.points)} points within {self.radius:.4g}, "
             f"{2 * self.radius / (self.cells - 1):.4g} apart"
         )
 
-    def solve(self, rows: Rows, source: Source) -> Array:
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
         chosen = replace(self._choose, random_state=source)(-self.totals(rows))
         return np.array(self.points[chosen][:, None])
 
-    def totals(self, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def totals(self, rows: ScaledRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The total loss at every point, in steps."""
         total = np.zeros(len(self.points), dtype=np.int64)
         size = max(1, AT_A_TIME // len(self.points))
@@ -114,9 +134,9 @@ class Exponential(Place):
     def _steps(self, x: Array, y: Array) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """The loss of each row at each point. No matrix product: how that rounds may depend on other rows."""
         scores = np.zeros((len(x), len(self.points)))
-        for j in range(self.task.width):
+        for j in range(self.problem.width):
             scores += x[:, j, None] * self.points[:, j]
-        each = self.task.loss.value(scores.reshape(-1, 1), np.repeat(y, len(self.points), axis=0))
+        each = self.problem.loss.value(scores.reshape(-1, 1), np.repeat(y, len(self.points), axis=0))
         return np.rint(each / self._step).astype(np.int64).reshape(scores.shape)
 
 

@@ -8,24 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.errors import InvalidValue
+from tacit import _validate
 from tacit.estimators.linear.losses import Logistic, Squared
-from tacit.estimators.linear.noise.place import Array, Place, Task
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
 from tacit.estimators.linear.noise.statistics import (
     FILTER,
     GaussianMoments,
     Moments,
     MomentsNoise,
     WishartMoments,
-    noise_for,
+    release_of,
     solve,
 )
-from tacit.estimators.linear.rows import Rows
+from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Laplace
 from tacit.randomness import Source
 from tacit.relations import Relation
 
-__all__ = ["Functional", "LaplaceMoments"]
+__all__ = ["Functional", "LaplaceMoments", "NoisyPolynomial"]
 
 REACH = 4.0
 """The logistic loss is fitted for scores up to this."""
@@ -51,7 +51,7 @@ class LaplaceMoments(MomentsNoise):
         object.__setattr__(self, "event", self._mechanism.event)
 
     def of_a_row(self, relation: Relation) -> float:
-        width = self.task.width
+        width = self.problem.width
         added = (width + 1) / 2 + self.ratio * math.sqrt(width)
         if relation is Relation.ADD_REMOVE:
             return added
@@ -62,12 +62,12 @@ class LaplaceMoments(MomentsNoise):
 
     @cached_property
     def _mechanism(self) -> Laplace:
-        return Laplace(self.sensitivity, epsilon=self.task.epsilon)
+        return Laplace(self.sensitivity, epsilon=self.problem.epsilon)
 
     @property
     def spread(self) -> float:
         """The standard deviation of an entry on the diagonal of the matrix, an upper bound."""
-        return 2 * self.sensitivity / self.task.epsilon
+        return 2 * self.sensitivity / self.problem.epsilon
 
     @property
     def vector_spread(self) -> float:
@@ -80,7 +80,7 @@ class LaplaceMoments(MomentsNoise):
 
     def simulate(self, times: int, source: Source) -> Moments:
         two = source.uniforms(2 * times * self._size).reshape(2, times, self._size)
-        noise = np.log(two[0] / two[1]) * self.sensitivity / self.task.epsilon
+        noise = np.log(two[0] / two[1]) * self.sensitivity / self.problem.epsilon
         return self._moments(noise, 1.0)
 
 
@@ -101,7 +101,32 @@ def logistic_curvature() -> float:
     return float(np.polyfit(scores**2, np.log(2 * np.cosh(scores / 2)), 1)[0])
 
 
-class Functional(Place):
+@dataclass(frozen=True)
+class Functional(Noise):
+    """Noise on the coefficients of the objective, taken as a polynomial of degree two (Zhang et al. 2012).
+
+    The coefficients are Σxxᵀ and Σxs, of which one row moves as much as for :class:`~.statistics.Statistics`;
+    the event is ``Gaussian`` (δ > 0), ``Pure`` (δ = 0, Wishart noise) or ``Laplace`` if that is asked for.
+    :class:`NoisyPolynomial` has the proof.
+    """
+
+    name = "functional"
+
+    regularisation: bool = True
+    """Whether the noisy polynomial is repaired by a filter; otherwise directions below the noise are dropped."""
+    mechanism: str | None = None
+    """``"gaussian"``, ``"laplace"`` or ``"wishart"``; left out, Gaussian for δ > 0 and Wishart for δ = 0."""
+
+    def __post_init__(self) -> None:
+        self._check_flag("regularisation")
+        if self.mechanism is not None:
+            _validate.choice("mechanism", self.mechanism, tuple(MECHANISMS))
+
+    def place(self, problem: Problem) -> NoisyPolynomial:
+        return NoisyPolynomial(problem, self)
+
+
+class NoisyPolynomial(Place):
     """The functional mechanism (Zhang et al. 2012): noise on the objective's coefficients, then its minimum.
 
     The loss of a row is taken as q·m² − v·s·m and a constant, m being its score: for least squares that is
@@ -112,7 +137,7 @@ class Functional(Place):
     The sum over rows has the coefficients q·Σ xxᵀ and v·Σ xs, so what is released is Σ xxᵀ and Σ xs, with the
     relation, unit, event and proof of :class:`~.statistics.GaussianMoments` for δ > 0
     and :class:`~.statistics.WishartMoments` for δ = 0, or of :class:`LaplaceMoments` if
-    the option ``mechanism`` is "laplace", as in the paper. There the sensitivities, for |xⱼ| ≤ 1 and a row
+    the setting ``mechanism`` is "laplace", as in the paper. There the sensitivities, for |xⱼ| ≤ 1 and a row
     replaced, are d²/4 + 3d and 2(1 + d)²; where ‖x‖₂ ≤ 1 its own derivation gives √d + d/4 and 2(1 + √d)².
 
     The noisy polynomial need not have a minimum. With ``regularisation`` (the default) it is repaired by the
@@ -122,47 +147,43 @@ class Functional(Place):
 
     >>> from tacit.estimators.linear.rows import Space
     >>> X = np.random.default_rng(1).uniform(-1, 1, size=(5000, 1))
-    >>> rows = Rows(X, (X > 0.2) * 1.0, Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=True))
-    >>> place = Functional(Task(Logistic(), rows.width, epsilon=1.0, delta=1e-6))
+    >>> rows = ScaledRows(X, (X > 0.2) * 1.0, Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=True))
+    >>> place = NoisyPolynomial(Problem(Logistic(), rows.width, epsilon=1.0, delta=1e-6))
     >>> place.solve(rows, Source(1)).round(1).ravel().tolist()
     [5.9, -0.8]
     """
 
-    name = "functional"
+    settings = Functional
     losses = (Logistic, Squared)
-    settings = ("regularisation", "mechanism")
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self._filtered = task.options.get("regularisation", True)
-        if not isinstance(self._filtered, bool):
-            raise InvalidValue("regularisation", self._filtered, "True or False")
-        self.noise = noise_for(task, MECHANISMS, False)
-        self.event, self.kind = self.noise.event, self.noise.kind
+    def __init__(self, problem: Problem, noise: Functional | None = None) -> None:
+        super().__init__(problem, noise)
+        self.release = release_of(problem, self.noise.mechanism, MECHANISMS, False)
+        self.event, self.kind = self.release.event, self.release.kind
         self.noisy: Moments | None = None
-        logistic = isinstance(task.loss, Logistic)
+        logistic = isinstance(problem.loss, Logistic)
         self._curvature, self._slope = (2 * logistic_curvature(), 0.5) if logistic else (1.0, 1.0)
-        spread, on_target = self._curvature * self.noise.spread, self._slope * self.noise.vector_spread
+        spread, on_target = self._curvature * self.release.spread, self._slope * self.release.vector_spread
         self.notes.append(f"noise {spread:.4g} on quadratic, {on_target:.4g} on linear coefficients")
 
     def _signs(self, targets: Array) -> Array:
-        return 2 * targets - 1 if isinstance(self.task.loss, Logistic) else targets
+        return 2 * targets - 1 if isinstance(self.problem.loss, Logistic) else targets
 
-    def solve(self, rows: Rows, source: Source) -> Array:
-        self.noisy = self.noise(Moments.of(rows, self._signs), source)
-        penalty = (self.task.penalty or 0.0) / self._curvature
-        if self._filtered:
-            found = solve(self.noisy, self.noise.spread, penalty, self.task.intercept)[0]
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
+        self.noisy = self.release(Moments.of(rows, self._signs), source)
+        penalty = (self.problem.penalty or 0.0) / self._curvature
+        if self.noise.regularisation:
+            found = solve(self.noisy, self.release.spread, penalty, self.problem.intercept)[0]
         else:
             found = self._trimmed(self.noisy, penalty)
         return np.asarray(self._slope / self._curvature * found)[:, None]
 
     def _trimmed(self, noisy: Moments, penalty: float) -> Array:
-        width = self.task.width
+        width = self.problem.width
         penalties = np.full(width, penalty)
-        if self.task.intercept:
+        if self.problem.intercept:
             penalties[-1] = 0.0
         values, axes = np.linalg.eigh(noisy.matrix + np.diag(penalties))
-        kept = values > FILTER * self.noise.spread * math.sqrt(width)
+        kept = values > FILTER * self.release.spread * math.sqrt(width)
         along = axes[:, kept]
         return np.asarray(along @ ((along.T @ noisy.vector) / values[kept]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -15,31 +15,77 @@ from tacit import _gaussian, _validate, events
 from tacit.accounting import calibrate
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
-from tacit.estimators.linear.noise.place import Array, Place, Task
-from tacit.estimators.linear.rows import Rows
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Gaussian, Norm
 from tacit.randomness import Source, bernoulli
 from tacit.relations import Relation
 
-__all__ = ["Gradient"]
+__all__ = ["Gradient", "NoisyGradients"]
 
 SQUARED_CLIP = 1.0
 """Where slopes have no bound: no row pulls harder than one whose target, in [−1, 1], is off by 1."""
-MOMENTUM = 0.9
 REACH, PURE_REACH = 2.0, 0.1
 """How far a weight may drift on noise alone before descent stops; less where every step costs as much."""
 STEPS, PURE_STEPS = 10, 1
 """The fewest steps that are chosen."""
 MOST_STEPS, WORK = (100, 1000), 4e8
-"""The most of them, between these: as many as read so many numbers in all."""
+"""Bounds of the largest number of steps that is chosen, and the numbers that all steps together may read:
+between the bounds, there are as many steps as that allows."""
 EPOCHS = 20
 """Expected passes over the rows where they are sampled."""
 LIMIT = 1e9
-"""Weights are kept within ± this, so that none that runs away overflows, which rows would decide."""
+"""Weights are kept within ± this: rows alone would decide whether an unbounded weight overflows."""
 DECAYS = ("none", "sqrt", "linear")
 
 
-class Gradient(Place):
+@dataclass(frozen=True)
+class Gradient(Noise):
+    """Noise in the gradient of every step of gradient descent (Abadi et al. 2016).
+
+    One row moves the sum of clipped per-example gradients by at most ``clip_norm`` in ℓ2, twice that where it
+    is replaced. The event is ``Repeat`` of ``Gaussian`` (δ > 0), of ``PoissonSampled(Gaussian)`` where rows are
+    sampled, or of ``Pure`` (δ = 0). :class:`NoisyGradients` has the proof.
+
+    >>> Gradient(steps=100, sampling_rate=0.01).decay
+    'none'
+    """
+
+    name = "gradient"
+
+    steps: int | None = None
+    """The number of steps; chosen from ε, δ and the population if left out."""
+    sampling_rate: float = 1.0
+    """The probability with which each row takes part in a step."""
+    clip_norm: float | None = None
+    """The longest gradient of one row; left out, the bound of the loss's own gradient, 1 for squared loss."""
+    learning_rate: float | str = "auto"
+    """The length of a step, or ``"auto"``."""
+    decay: str = "none"
+    """How the learning rate falls: ``"none"``, ``"sqrt"`` (1/√t) or ``"linear"`` (to 0)."""
+    momentum: float = 0.9
+    """The share of the last step that is taken again, in [0, 1)."""
+    average: bool = True
+    """Whether the second half of the path is averaged."""
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            _validate.count("steps", self.steps, 1)
+        _validate.probability("sampling_rate", self.sampling_rate)
+        if self.clip_norm is not None:
+            _validate.positive("clip_norm", self.clip_norm)
+        if self.learning_rate != "auto":
+            _validate.positive("learning_rate", self.learning_rate)
+        _validate.choice("decay", self.decay, DECAYS)
+        if _validate.non_negative("momentum", self.momentum) >= 1:
+            raise InvalidValue("momentum", self.momentum, "in [0, 1)")
+        self._check_flag("average")
+
+    def place(self, problem: Problem) -> NoisyGradients:
+        return NoisyGradients(problem, self)
+
+
+class NoisyGradients(Place):
     """Gradient descent on noisy gradients, on all rows or on a secret sample of them in every step.
 
     Step t sums the gradients x ⊗ slope of the rows, each shortened to ``clip_norm`` in ℓ2, adds noise,
@@ -62,52 +108,41 @@ class Gradient(Place):
     continuous, so a row more moves another row's gradient by at most 2⁻⁵³ × curvature × ‖Θ‖ × √width, which
     for a million rows, 100 features and weights of length 100 is 10⁻⁷ of a row in all.
 
-    Options: ``steps``; ``sampling_rate``; ``clip_norm``, by default the bound of the loss's own gradient, so
-    that nothing is clipped (1 for squared loss, which has none); ``learning_rate``, a number or "auto";
-    ``decay`` of it, "none", "sqrt" (1/√t) or "linear" (to 0); ``momentum``; ``average``, whether the second
-    half of the path is averaged. All are public, as is ``n``, by which sums become means.
+    The settings are those of :class:`Gradient`. By default the clip norm is the bound of the loss's own
+    gradient, so that nothing is clipped. Sums become means by the public number of rows.
 
-    The default path is as long as noise allows: where the data say nothing, the weights drift on noise alone,
-    by (length of path) × noise/n, and that is kept of order one, as a penalty would. There are as many steps
-    as this length takes at the longest stable step.
+    The default path is as long as noise allows. Where the data say nothing, the weights drift on noise alone,
+    by (length of path) × noise/population; the length keeps this drift of order one, as a penalty would.
+    There are as many steps as this length takes at the longest stable step.
 
-    >>> place = Gradient(Task(Logistic(), width=5, epsilon=1.0, delta=1e-6, rows=10_000))
+    >>> place = NoisyGradients(Problem(Logistic(), width=5, epsilon=1.0, delta=1e-6, population=10_000))
     >>> place.notes
     ['72 steps of 7.514, gradients clipped to 1, noise 35.85 per weight of their sum']
     >>> place.event
     Repeat(event=Gaussian(noise_multiplier=35.84...), times=72)
     """
 
-    name = "gradient"
+    settings = Gradient
     losses = (Logistic, HuberHinge, Softmax, Squared)
-    settings = ("steps", "sampling_rate", "clip_norm", "learning_rate", "decay", "momentum", "average")
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        options = task.options
-        self.rate = _validate.probability("sampling_rate", options.get("sampling_rate", 1.0))
+    def __init__(self, problem: Problem, noise: Gradient | None = None) -> None:
+        super().__init__(problem, noise)
+        settings: Gradient = self.noise
+        self.rate, self.momentum, self.average = settings.sampling_rate, settings.momentum, settings.average
         self._refuse_sampling()
-        if task.rows is None:
+        if problem.population is None:
             raise InvalidValue(
-                "n", None, 'given for noise="gradient", whose steps are means over the rows',
-                'Say n= if it is public, or n="dp" to spend a part of ε on it.',
+                "population", None, 'given for noise="gradient", whose steps are means over the rows',
+                'Say population= if it is public, or population="dp" to spend a part of ε on it.',
             )  # fmt: skip
-        self.n = task.rows
-        self.clip_norm = _validate.positive("clip_norm", options.get("clip_norm", natural_clip(task.loss)))
-        self.momentum = _validate.non_negative("momentum", options.get("momentum", MOMENTUM))
-        if self.momentum >= 1:
-            raise InvalidValue("momentum", self.momentum, "in [0, 1)")
-        self.decay = _validate.choice("decay", options.get("decay") or "none", DECAYS)
-        self.average = options.get("average", True)
-        if not isinstance(self.average, bool):
-            raise InvalidValue("average", self.average, "True or False")
-        self.penalty = 0.0 if task.penalty is None else task.penalty
-        self.sensitivity = task.sensitivity(self.clip_norm)
-        given = options.get("steps")
-        self.steps = self._chosen_steps() if given is None else _validate.count("steps", given, 1)
-        self._noise = self._mechanism()
+        self.population = problem.population
+        self.clip_norm = natural_clip(problem.loss) if settings.clip_norm is None else settings.clip_norm
+        self.penalty = 0.0 if problem.penalty is None else problem.penalty
+        self.sensitivity = problem.sensitivity(self.clip_norm)
+        self.steps = self._chosen_steps() if settings.steps is None else settings.steps
+        self._mechanism = self._calibrated()
         self.event = events.Repeat(self._of_one_step(), self.steps)
-        self.learning_rate = self._learning_rate(options.get("learning_rate", "auto"))
+        self.learning_rate = self._learning_rate(settings.learning_rate)
         self.notes.append(
             f"{self.steps} steps of {self.learning_rate:.4g}, gradients clipped to {self.clip_norm:.4g}, "
             f"noise {self._spread(self.steps):.4g} per weight of their sum"
@@ -116,46 +151,46 @@ class Gradient(Place):
     def _refuse_sampling(self) -> None:
         if self.rate == 1:
             return
-        if self.task.delta == 0:
+        if self.problem.delta == 0:
             raise InvalidValue(
                 "sampling_rate", self.rate, "1 where δ = 0", "Set delta, or leave sampling_rate out."
             )
-        if self.task.unit.rows > 1:
+        if self.problem.unit.rows > 1:
             raise InvalidValue(
                 "sampling_rate", self.rate,
                 "1 where a unit has several rows, which would have to be sampled together",
-                "Leave sampling_rate out, or set rows_per_group=1.",
+                "Leave sampling_rate out, or set rows_per_unit=1.",
             )  # fmt: skip
 
     @property
     def _expected(self) -> float:
         """How many rows a step is expected to see."""
-        return self.rate * self.n
+        return self.rate * self.population
 
     def _spread(self, steps: int) -> float:
         """The standard deviation of one coordinate of the noise of one step."""
-        task = self.task
-        if task.delta == 0:
-            return self.sensitivity * math.sqrt(task.size + 1) * steps / task.epsilon
-        multiplier = _multiplier(steps, self.rate, task.epsilon, task.delta, task.relation)
+        problem = self.problem
+        if problem.delta == 0:
+            return self.sensitivity * math.sqrt(problem.size + 1) * steps / problem.epsilon
+        multiplier = _multiplier(steps, self.rate, problem.epsilon, problem.delta, problem.relation)
         return self.sensitivity * multiplier
 
     def _length(self, steps: int) -> float:
         """The path, a sum of step sizes, after which noise alone has moved a weight by ``REACH``."""
-        reach = PURE_REACH if self.task.delta == 0 else REACH
+        reach = PURE_REACH if self.problem.delta == 0 else REACH
         return reach * self._expected * math.sqrt(steps) / self._spread(steps)
 
     @property
     def _longest(self) -> float:
         """A stable step: the mean Hessian is at most the loss's curvature, plus the penalty."""
-        return (1 + self.momentum) / (self.task.loss.curvature + self.penalty / self.n)
+        return (1 + self.momentum) / (self.problem.loss.curvature + self.penalty / self.population)
 
     def _chosen_steps(self) -> int:
         """The fewest steps that make up the length."""
         if self.rate < 1:
             return math.ceil(EPOCHS / self.rate)
-        most = min(max(WORK / (self.n * self.task.size), MOST_STEPS[0]), MOST_STEPS[1])
-        steps = PURE_STEPS if self.task.delta == 0 else STEPS
+        most = min(max(WORK / (self.population * self.problem.size), MOST_STEPS[0]), MOST_STEPS[1])
+        steps = PURE_STEPS if self.problem.delta == 0 else STEPS
         while steps < most and self._sizes(steps).sum() * self._longest < self._length(steps):
             steps += 1
         return steps
@@ -164,51 +199,51 @@ class Gradient(Place):
         """What a gradient of 1 in each step adds up to by the end, momentum included, at learning rate 1."""
         left = np.arange(steps, 0, -1.0)
         carried = (1 - self.momentum**left) / (1 - self.momentum)
-        return np.asarray(_decays(self.decay, steps) * carried)
+        return np.asarray(_decays(self.noise.decay, steps) * carried)
 
     def _learning_rate(self, given: Any) -> float:
         if given != "auto":
-            return _validate.positive("learning_rate", given)
+            return float(given)
         return min(self._longest, self._length(self.steps) / float(self._sizes(self.steps).sum()))
 
-    def _mechanism(self) -> Gaussian | Norm:
-        task = self.task
-        if task.delta == 0:
-            share = task.epsilon / self.steps
-            while share * self.steps > task.epsilon:
+    def _calibrated(self) -> Gaussian | Norm:
+        problem = self.problem
+        if problem.delta == 0:
+            share = problem.epsilon / self.steps
+            while share * self.steps > problem.epsilon:
                 share = math.nextafter(share, 0.0)
             return Norm(self.sensitivity, share)
-        multiplier = _multiplier(self.steps, self.rate, task.epsilon, task.delta, task.relation)
+        multiplier = _multiplier(self.steps, self.rate, problem.epsilon, problem.delta, problem.relation)
         return Gaussian(self.sensitivity, noise_multiplier=multiplier)
 
     def _of_one_step(self) -> events.Event:
-        one = self._noise.event
+        one = self._mechanism.event
         return one if self.rate == 1 else events.PoissonSampled(self.rate, one)
 
     def fixed(self) -> Mapping[str, Any]:
         return {"steps": self.steps}
 
-    def solve(self, rows: Rows, source: Source) -> Array:
-        noise = replace(self._noise, random_state=source)
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
+        noise = replace(self._mechanism, random_state=source)
         weights = np.zeros((rows.width, rows.outputs))
         velocity, total = np.zeros_like(weights), np.zeros_like(weights)
         first = self.steps // 2 if self.average else self.steps - 1
-        for step, decay in enumerate(_decays(self.decay, self.steps)):
+        for step, decay in enumerate(_decays(self.noise.decay, self.steps)):
             mean = noise(self._summed(weights, rows, source)) / self._expected
-            velocity = self.momentum * velocity + mean + self.penalty / self.n * weights
+            velocity = self.momentum * velocity + mean + self.penalty / self.population * weights
             weights = np.clip(weights - self.learning_rate * decay * velocity, -LIMIT, LIMIT)
             if step >= first:
                 total += weights
         return np.asarray(total / (self.steps - first))
 
-    def _summed(self, weights: Array, rows: Rows, source: Source) -> Array:
+    def _summed(self, weights: Array, rows: ScaledRows, source: Source) -> Array:
         """The sum of clipped gradients, over all rows or a fresh sample of them."""
         total = np.zeros_like(weights)
         for x, y in rows.blocks():
             if self.rate < 1:
                 taken = bernoulli(source, Fraction(self.rate), len(x))
                 x, y = x[taken], y[taken]
-            total += clipped_sum(self.task.loss, weights, x, y, self.clip_norm)
+            total += clipped_sum(self.problem.loss, weights, x, y, self.clip_norm)
         return total
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
@@ -11,17 +11,17 @@ from scipy.optimize import minimize
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
-from tacit.estimators.linear.noise.place import Array, Place, Task
-from tacit.estimators.linear.rows import Rows, Space
-from tacit.mechanisms import DiscreteGaussian, DiscreteLaplace
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.rows import ScaledRows, Space
+from tacit.mechanisms import DiscreteGaussian, DiscreteLaplace, integer_noise, without_negatives
 from tacit.randomness import Source
 from tacit.relations import histogram_sensitivity
 
-__all__ = ["Histogram"]
+__all__ = ["Input", "NoisyHistogram"]
 
 MOST_CELLS, USUAL_CELLS = 2**20, 2**16
 """How many cells there may be, and how many the default makes at most."""
-ROWS = 10_000
+USUAL_POPULATION = 10_000
 """How many rows the default grid is made for where their number is not public."""
 LEAST_SPREAD = 0.5
 """Noise per count below which a finer default grid is not worth it."""
@@ -29,7 +29,28 @@ PENALTY = 0.1
 """λ in standard deviations of the noise of one count."""
 
 
-class Histogram(Place):
+@dataclass(frozen=True)
+class Input(Noise):
+    """Noise on the input: a noisy histogram of rows and targets is fitted in their place (Lei 2011).
+
+    One row moves the counts by 1 in ℓ1 and ℓ2, by 2 and √2 where it is replaced. The event is ``Pure(ε)``, or
+    ``ZeroConcentrated`` where δ allows less noise so. :class:`NoisyHistogram` has the proof.
+    """
+
+    name = "input"
+
+    cells: int | None = None
+    """The number of parts that each feature is cut into; chosen from ε and the population if left out."""
+
+    def __post_init__(self) -> None:
+        if self.cells is not None:
+            _validate.count("cells", self.cells, 1)
+
+    def place(self, problem: Problem) -> NoisyHistogram:
+        return NoisyHistogram(problem, self)
+
+
+class NoisyHistogram(Place):
     """The M-estimator of a perturbed histogram (Lei 2011), for few features.
 
     The box in which inside rows are known to lie is cut into ``cells`` equal parts along each feature, and
@@ -44,79 +65,67 @@ class Histogram(Place):
 
     Cells and their noise grow in number like cells^features; more than 2^20 cells are refused.
 
-    Option: ``cells``, by default about (εn)^(2/(d+4))/2 for d coordinates that are cut, at which noise,
-    √(cells^d)/εn, and blur, 1/cells², shrink together; n as declared, or 10 000.
+    By default there are about (εn)^(2/(d+4))/2 cells along each of the d coordinates that are cut, at which
+    noise, √(cells^d)/εn, and blur, 1/cells², shrink together; n is the population as declared, or 10 000.
 
-    >>> place = Histogram(Task(Logistic(), width=3, epsilon=1.0))
+    >>> place = NoisyHistogram(Problem(Logistic(), width=3, epsilon=1.0))
     >>> place.notes, place.event
     (['200 cells, 10 along each feature, noise 1.357 per count'], Pure(epsilon=1.0))
     """
 
-    name = "input"
+    settings = Input
     losses = (Logistic, HuberHinge, Softmax, Squared)
-    settings = ("cells",)
     kind = "exact"
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.features = task.width - task.intercept
-        self._cut = self.features + isinstance(task.loss, Squared)
-        self._noise = self._mechanism()
-        self.event = self._noise.event
-        given = task.options.get("cells")
-        self.cells = self._chosen_cells() if given is None else _validate.count("cells", given, 1)
-        self.targets = _target_centres(task.loss, self.cells)
+    def __init__(self, problem: Problem, noise: Input | None = None) -> None:
+        super().__init__(problem, noise)
+        self.features = problem.width - problem.intercept
+        self._cut = self.features + isinstance(problem.loss, Squared)
+        self._mechanism = self._calibrated()
+        self.event, self.spread = self._mechanism.event, self._mechanism.deviation
+        self.cells = self._chosen_cells() if self.noise.cells is None else int(self.noise.cells)
+        self.targets = _target_centres(problem.loss, self.cells)
         self.total = self.cells**self.features * len(self.targets)
         if self.total > MOST_CELLS:
             raise InvalidValue(
-                "noise", self.name,
+                "noise", self.noise.name,
                 f"used with fewer features or cells: {self.cells} along each of {self.features} features "
                 f"make {self.total} cells, more than 2^20, almost all of them empty but for noise",
-                'Use fewer features, options={"cells": ...}, or noise="objective".',
+                'Use fewer features, noise.Input(cells=...), or noise="objective".',
             )  # fmt: skip
-        self.penalty = PENALTY * self.spread if task.penalty is None else task.penalty
+        self.penalty = PENALTY * self.spread if problem.penalty is None else problem.penalty
         self.notes.append(
             f"{self.total} cells, {self.cells} along each feature, noise {self.spread:.4g} per count"
         )
 
-    def _mechanism(self) -> DiscreteLaplace | DiscreteGaussian:
-        task = self.task
-        moved = task.unit.rows * histogram_sensitivity(task.relation, 1)
-        laplace = DiscreteLaplace(int(moved), task.epsilon)
-        decay = math.exp(-task.epsilon / moved)
-        self.spread = math.sqrt(2 * decay) / (1 - decay)
-        if task.delta > 0:
-            length = task.unit.rows * histogram_sensitivity(task.relation, 2)
-            gaussian = DiscreteGaussian(length, epsilon=task.epsilon * (1 - 1e-8), delta=task.delta)
-            deviation = length / math.sqrt(2 * gaussian.event.rho)
-            if deviation < self.spread:
-                self.spread = deviation
-                return gaussian
-        return laplace
+    def _calibrated(self) -> DiscreteLaplace | DiscreteGaussian:
+        problem = self.problem
+        l1, l2 = (problem.unit.rows * histogram_sensitivity(problem.relation, norm) for norm in (1, 2))
+        return integer_noise(int(l1), l2, problem.epsilon, problem.delta)
 
     def _chosen_cells(self) -> int:
-        rows = ROWS if self.task.rows is None else self.task.rows
+        rows = USUAL_POPULATION if self.problem.population is None else self.problem.population
         fine = float((rows / max(self.spread, LEAST_SPREAD)) ** (2 / (self._cut + 4))) / 2
-        classes = 1 if isinstance(self.task.loss, Squared) else len(_target_centres(self.task.loss, 1))
+        classes = 1 if isinstance(self.problem.loss, Squared) else len(_target_centres(self.problem.loss, 1))
         most = float((USUAL_CELLS / classes) ** (1 / max(self._cut, 1)))
         return max(2, min(round(fine), int(most)))
 
-    def solve(self, rows: Rows, source: Source) -> Array:
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
         space = rows.space
         lower, upper = _box(space)
         counts = self._counts(rows, lower, upper)
-        noisy = replace(self._noise, random_state=source)(counts)
-        weights = _no_negatives(noisy.astype(np.float64))
+        noisy = replace(self._mechanism, random_state=source)(counts)
+        weights = without_negatives(noisy)
         held = np.flatnonzero(weights)
         x, y = self._centres(held, lower, upper, space.intercept / space.radius)
-        return minimum(self.task.loss, x, y, weights[held], self.penalty)
+        return minimum(self.problem.loss, x, y, weights[held], self.penalty)
 
-    def _counts(self, rows: Rows, lower: Array, upper: Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _counts(self, rows: ScaledRows, lower: Array, upper: Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """How many rows each cell holds; a row that does not count is in none."""
         counts = np.zeros(self.total, dtype=np.int64)
         for x, y in rows.blocks():
             there = (x != 0).any(axis=1)
-            place = _target_place(self.task.loss, y[there], self.cells)
+            place = _target_place(self.problem.loss, y[there], self.cells)
             share = (x[there, : self.features] - lower) / (upper - lower)
             parts = np.clip(np.floor(share * self.cells), 0, self.cells - 1).astype(np.int64)
             for j in range(self.features):
@@ -128,7 +137,7 @@ class Histogram(Place):
         self, held: np.ndarray[tuple[int], np.dtype[np.int64]], lower: Array, upper: Array, constant: float
     ) -> tuple[Array, Array]:
         """The middle of each of these cells, as an inside row, and its target."""
-        x = np.full((held.size, self.task.width), constant)
+        x = np.full((held.size, self.problem.width), constant)
         place = held.copy()
         for j in reversed(range(self.features)):
             place, part = np.divmod(place, self.cells)
@@ -183,13 +192,3 @@ def _target_place(loss: Loss, targets: Array, cells: int) -> np.ndarray[tuple[in
         return np.asarray(targets[:, 0] > 0, dtype=np.int64)
     return np.asarray(targets.argmax(axis=1), dtype=np.int64)
 
-
-def _no_negatives(noisy: Array) -> Array:
-    """The nearest counts that are not negative and have the same sum; all zero where that is negative."""
-    total = noisy.sum()
-    if total <= 0:
-        return np.zeros_like(noisy)
-    falling = np.sort(noisy)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, noisy.size + 1)
-    kept = int(np.flatnonzero(falling > excess)[-1])
-    return np.asarray(np.maximum(noisy - excess[kept], 0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from tacit import _gaussian, _objective, events
 from tacit.errors import CalibrationError
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
 from tacit.estimators.linear.newton import certified, reachable
-from tacit.estimators.linear.noise.place import Array, Place, Task, gaussians, radial
-from tacit.estimators.linear.rows import Rows
-from tacit.mechanisms import Gaussian, Norm
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.rows import ScaledRows
+from tacit.mechanisms import Gaussian, Norm, normals
 from tacit.randomness import Source
 from tacit.relations import Relation
 
-__all__ = ["Objective"]
+__all__ = ["NoisyObjective", "Objective"]
 
 FINISH = 0.002
 """Share of ε that pays for stopping before the exact minimum."""
@@ -31,7 +31,22 @@ REACHED = 1e-7
 """A gradient that rounding leaves within reach of float64 for a hundred million rows."""
 
 
-class Objective(Place):
+@dataclass(frozen=True)
+class Objective(Noise):
+    """Noise in the objective: a random linear term is added, then the minimum is released. Nothing to set.
+
+    One row moves the gradient of the objective by at most L in ℓ2, twice that where it is replaced. The event
+    is ``Pure(ε)`` (Chaudhuri, Monteleoni and Sarwate 2011), or for δ > 0 ``ObjectivePerturbation`` (Redberg,
+    Koskela and Wang 2023) with a ``Gaussian``. :class:`NoisyObjective` has the proof.
+    """
+
+    name = "objective"
+
+    def place(self, problem: Problem) -> NoisyObjective:
+        return NoisyObjective(problem, self)
+
+
+class NoisyObjective(Place):
     """Objective perturbation: min Σℓ + λ/2‖Θ‖² + ⟨b, Θ⟩, with approximate minima perturbed once more.
 
     Proof, for rows with ‖x‖ ≤ 1 and one unit more. Since b = −∇J(Θ), the density of the exact minimum is
@@ -52,44 +67,44 @@ class Objective(Place):
     behind it is then b/λ, of order one.
     """
 
-    name = "objective"
+    settings = Objective
     losses = (Logistic, HuberHinge, Softmax)
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self._bound = task.sensitivity(task.loss.lipschitz)
-        spent, failing = task.epsilon * (1 - FINISH), task.delta * (1 - FINISH_DELTA)
-        (self._pure if task.delta == 0 else self._gaussian)(spent, failing)
+    def __init__(self, problem: Problem, noise: Objective | None = None) -> None:
+        super().__init__(problem, noise)
+        self._bound = problem.sensitivity(problem.loss.lipschitz)
+        spent, failing = problem.epsilon * (1 - FINISH), problem.delta * (1 - FINISH_DELTA)
+        (self._pure if problem.delta == 0 else self._gaussian)(spent, failing)
         self.notes.append(f"penalty {self.penalty:.4g}, noise {self.spread:.4g} per weight of the gradient")
 
     def _log_determinant(self, penalty: float) -> float:
-        return self.task.unit.rows * self.task.loss.log_determinant(penalty)
+        return self.problem.unit.rows * self.problem.loss.log_determinant(penalty)
 
     def _pure(self, spent: float, failing: float) -> None:
-        task = self.task
-        root = math.sqrt(task.size + 1) * self._bound
+        problem = self.problem
+        root = math.sqrt(problem.size + 1) * self._bound
 
         def left(penalty: float) -> float:
             return spent - self._log_determinant(penalty)
 
-        if task.penalty is None:
+        if problem.penalty is None:
             self.penalty = _gaussian.smallest(lambda x: x * left(x) >= root, root / spent)
         else:
-            self.penalty = task.penalty
+            self.penalty = problem.penalty
         self._rate = self._left(left(self.penalty), spent) / self._bound
-        self.spread = math.sqrt(task.size + 1) / self._rate
-        final = task.epsilon - spent
-        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(task.size)))
+        self.spread = math.sqrt(problem.size + 1) / self._rate
+        final = problem.epsilon - spent
+        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(problem.size)))
         self._finish: Norm | Gaussian = Norm(2 * self._tolerance / self.penalty, final)
-        self.event = events.Pure(task.epsilon)
+        self.event = events.Pure(problem.epsilon)
 
     def _gaussian(self, spent: float, failing: float) -> None:
-        task = self.task
-        rows = task.unit.rows * (2 if task.relation is Relation.REPLACE_ONE else 1)
-        directions = min(task.loss.directions * rows, task.size)
+        problem = self.problem
+        rows = problem.unit.rows * (2 if problem.relation is Relation.REPLACE_ONE else 1)
+        directions = min(problem.loss.directions * rows, problem.size)
 
         def made(multiplier: float) -> events.ObjectivePerturbation:
-            penalty = multiplier * self._bound if task.penalty is None else task.penalty
+            penalty = multiplier * self._bound if problem.penalty is None else problem.penalty
             return events.ObjectivePerturbation(multiplier, self._log_determinant(penalty), directions)
 
         def private(multiplier: float) -> bool:
@@ -97,38 +112,38 @@ class Objective(Place):
             profile = _objective.profile(multiplier, event.log_determinant, directions, spent)
             return float(profile) <= failing
 
-        if task.penalty is not None:
-            self._left(spent - self._log_determinant(task.penalty), spent)
+        if problem.penalty is not None:
+            self._left(spent - self._log_determinant(problem.penalty), spent)
         multiplier = _gaussian.smallest(private, 1.0)
         self.spread = multiplier * self._bound
-        self.penalty = self.spread if task.penalty is None else task.penalty
-        last = _gaussian.noise_multiplier(task.epsilon - spent, task.delta - failing)
+        self.penalty = self.spread if problem.penalty is None else problem.penalty
+        last = _gaussian.noise_multiplier(problem.epsilon - spent, problem.delta - failing)
         self._tolerance = self._reachable(FINISH_SPREAD * self.penalty / (2 * last))
         self._finish = Gaussian(2 * self._tolerance / self.penalty, noise_multiplier=last)
         self.event = events.Compose((made(multiplier), self._finish.event))
 
     def _reachable(self, wished: float) -> float:
         """The gradient to stop at, in reach of float64 for a tilt of the size that there will be."""
-        tilt = self.spread * math.sqrt(self.task.size)
-        return reachable(self.task.loss, self.penalty, tilt, max(wished, REACHED), self._bound)
+        tilt = self.spread * math.sqrt(self.problem.size)
+        return reachable(self.problem.loss, self.penalty, tilt, max(wished, REACHED), self._bound)
 
     def _left(self, left: float, spent: float) -> float:
         if left <= 0:
             raise CalibrationError(
                 f"A penalty this small alone spends more than ε = {spent:.4g}.",
                 "Use a smaller C, or leave it out so that it is chosen.",
-                epsilon=self.task.epsilon,
-                delta=self.task.delta,
+                epsilon=self.problem.epsilon,
+                delta=self.problem.delta,
             )
         return left
 
-    def solve(self, rows: Rows, source: Source) -> Array:
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
         shape = (rows.width, rows.outputs)
-        if self.task.delta == 0:
-            tilt = radial(source, shape) / self._rate
+        if self.problem.delta == 0:
+            tilt = Norm(1 / self._rate, 1.0, random_state=source).sample(shape)
         else:
-            tilt = self.spread * gaussians(source, shape)
-        near = certified(self.task.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
+            tilt = self.spread * normals(source, shape)
+        near = certified(self.problem.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
         return np.asarray(replace(self._finish, random_state=source)(near))
 
     def spreads(self) -> tuple[float, float]:

@@ -1,35 +1,39 @@
-"""What all places have in common: a public task in, an event out, and only then the rows."""
+"""Places where noise enters the fit of a linear model: what they have in common.
+
+:class:`Noise` is what a user writes: the name of a place and its settings, as in ``noise.Gradient(steps=100)``.
+:class:`Problem` is what is to be fitted, in public facts. Both together make a :class:`Place`, which has an
+event at once, and weights once the event was charged and the rows were read.
+"""
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from tacit import events
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, TacitError
 from tacit.estimators.linear.losses import Loss
-from tacit.estimators.linear.rows import Rows
+from tacit.estimators.linear.rows import ScaledRows
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit, norm_sensitivity
 
-__all__ = ["Place", "Task"]
+__all__ = ["Noise", "Place", "Problem"]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Task:
+class Problem:
     """What is to be fitted, in public facts alone.
 
-    ``loss`` and ``width`` (coordinates of an inside row, the intercept last where there is one); ``penalty``
-    λ of λ/2‖Θ‖² beside the *sum* of losses, None to let the place choose; ``rows`` the public number of
-    rows, if known; ``options`` the place's own settings.
+    ``loss`` and ``width`` (coordinates of a scaled row, the intercept last where there is one); ``penalty``
+    λ of λ/2‖Θ‖² beside the *sum* of losses, None to let the place choose; ``population`` the public number
+    of rows, if known.
     """
 
     loss: Loss
@@ -39,9 +43,8 @@ class Task:
     relation: Relation = Relation.ADD_REMOVE
     unit: Unit = field(default_factory=Unit)
     penalty: float | None = None
-    rows: int | None = None
+    population: int | None = None
     intercept: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -53,41 +56,60 @@ class Task:
         return self.unit.rows * norm_sensitivity(bound, self.relation)
 
 
-class Place:
-    """A place where noise enters. Made from a task, it has an event; given rows, it has weights.
-
-    Subclasses set ``name``, the ``losses`` they fit and the ``settings`` they take, and in ``__init__``,
-    from the task alone, ``event``, ``kind`` ("exact" or "float64" noise) and ``notes``: lines that tell what
-    was chosen, all of it public.
-    """
+@dataclass(frozen=True)
+class Noise:
+    """A place where noise enters, with its settings; all of them are public."""
 
     name: ClassVar[str]
+
+    def place(self, problem: Problem) -> Place:
+        """The place, made for ``problem``; refuses what it cannot fit."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and settings in plain values, for a model file."""
+        return {"name": self.name, **dataclasses.asdict(self)}
+
+    def _check_flag(self, setting: str) -> None:
+        value = getattr(self, setting)
+        if not isinstance(value, bool):
+            raise InvalidValue(setting, value, "True or False")
+
+
+class Place:
+    """A place where noise enters. Made from a problem, it has an event; given rows, it has weights.
+
+    Subclasses set the class of their ``settings`` and the ``losses`` that they fit, and in ``__init__``,
+    from the problem alone, ``event``, ``kind`` ("exact" or "float64" noise) and ``notes``: lines that say
+    which values were chosen, all of them public.
+    """
+
+    settings: ClassVar[type[Noise]]
     losses: ClassVar[tuple[type[Loss], ...]]
-    settings: ClassVar[tuple[str, ...]] = ()
 
     event: events.Event
     kind: str = "float64"
     penalty: float = 0.0
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, problem: Problem, noise: Any = None) -> None:
+        self.problem = problem
+        self.noise = self.settings() if noise is None else noise
         self.notes: list[str] = []
-        for option in task.options:
-            if option not in self.settings:
-                known = ", ".join(self.settings) or "none"
-                raise InvalidValue("options", option, f"known to noise={self.name!r}: {known}")
-        if not isinstance(task.loss, self.losses):
-            loss = type(task.loss).__name__.lower()
-            raise InvalidValue("noise", self.name, f"a place where {loss} loss can be fitted")
+        if not isinstance(problem.loss, self.losses):
+            loss = type(problem.loss).__name__.lower()
+            raise InvalidValue("noise", self.noise.name, f"a place where {loss} loss can be fitted")
 
-    def solve(self, rows: Rows, source: Source) -> Array:
-        """Weights (width, outputs) for inside rows. Called once, after the event was charged."""
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
+        """Weights (width, outputs) for scaled rows. Called once, after the event was charged."""
         raise NotImplementedError
 
-    def for_rows(self, rows: int) -> Place:
+    def for_population(self, population: int) -> Place:
         """The same place, of the same event, for a number of rows that was bought in the meantime."""
-        made = type(self)(replace(self.task, rows=rows, options={**self.task.options, **self.fixed()}))
-        assert made.event == self.event
+        settings = replace(self.noise, **self.fixed())
+        made = type(self)(replace(self.problem, population=population), settings)
+        if made.event != self.event:
+            problem = "With the number of rows that was bought, the fit would cost something else."
+            raise TacitError(problem, "Please report this.")
         return made
 
     def fixed(self) -> Mapping[str, Any]:
@@ -101,16 +123,3 @@ class Place:
     def covariance(self) -> Array | None:
         """The covariance of the weights, privacy noise and sampling together, where it is public."""
         return None
-
-
-def gaussians(source: Source, shape: tuple[int, ...]) -> Array:
-    """Standard normal numbers from the cryptographic stream."""
-    return np.asarray(ndtri(source.uniforms(math.prod(shape)))).reshape(shape)
-
-
-def radial(source: Source, shape: tuple[int, ...]) -> Array:
-    """A vector with density ∝ e^{−‖v‖₂}: a uniform direction times a Gamma radius, in any shape."""
-    size = math.prod(shape)
-    direction = gaussians(source, shape)
-    radius = -float(np.log(source.uniforms(size)).sum())
-    return np.asarray(radius * direction / math.sqrt(float(np.square(direction).sum())))

@@ -13,13 +13,13 @@ import numpy as np
 from tacit import _gaussian, _validate, events
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators.linear.losses import Squared
-from tacit.estimators.linear.noise.place import Array, Place, Task, gaussians
-from tacit.estimators.linear.rows import Rows
-from tacit.mechanisms import Gaussian, _grid
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.rows import ScaledRows
+from tacit.mechanisms import Gaussian, Wishart, normals
 from tacit.randomness import Source
 from tacit.relations import Relation
 
-__all__ = ["GaussianMoments", "Moments", "MomentsNoise", "Statistics", "WishartMoments", "noise_for", "solve"]
+__all__ = ["GaussianMoments", "Moments", "MomentsNoise", "NoisyStatistics", "Statistics", "WishartMoments", "release_of", "solve"]
 
 SUMMATION = 1 + 2.0**-20
 """Factor on every sensitivity, for the rounding of long float64 sums, which depends on all rows."""
@@ -39,7 +39,7 @@ class Moments:
     count: Any = None
 
     @classmethod
-    def of(cls, rows: Rows, signs: Callable[[Array], Array]) -> Moments:
+    def of(cls, rows: ScaledRows, signs: Callable[[Array], Array]) -> Moments:
         """The exact moments, in one pass; ``signs`` makes s, in [−1, 1], of the targets."""
         matrix, vector = np.zeros((rows.width, rows.width)), np.zeros(rows.width)
         square = count = 0.0
@@ -55,13 +55,13 @@ class Moments:
 
 @dataclass(frozen=True)
 class MomentsNoise:
-    """Base of the releases of moments: ‖x‖₂ ≤ 1, |s| ≤ 1, one unit as the task says.
+    """Base of the releases of moments: ‖x‖₂ ≤ 1, |s| ≤ 1, one unit as the problem says.
 
     ``extended`` releases Σ s² and n as well. ``spread`` is the standard deviation of the noise on the
     diagonal of Σ xxᵀ, √2 times that off it, and ``vector_spread`` that of Σ xs.
     """
 
-    task: Task
+    problem: Problem
     extended: bool = False
     event: events.Event = field(init=False)
     kind: str = field(init=False, default="exact")
@@ -74,7 +74,7 @@ class MomentsNoise:
     @property
     def sensitivity(self) -> float:
         """How far one unit moves what is released, in the norm of the mechanism."""
-        return self.task.unit.rows * self.of_a_row(self.task.relation) * SUMMATION
+        return self.problem.unit.rows * self.of_a_row(self.problem.relation) * SUMMATION
 
     def of_a_row(self, relation: Relation) -> float:
         """The same for one row, without rounding."""
@@ -100,7 +100,7 @@ class MomentsNoise:
 
     def _coordinates(self, moments: Moments, between: float) -> Array:
         """One vector of the diagonal, the triangle times ``between``, Σ xs times the ratio, and the rest."""
-        upper = np.triu_indices(self.task.width)
+        upper = np.triu_indices(self.problem.width)
         weights = np.where(upper[0] == upper[1], 1.0, between)
         parts = [moments.matrix[upper] * weights, moments.vector * self.ratio]
         if self.extended:
@@ -108,7 +108,7 @@ class MomentsNoise:
         return np.concatenate(parts)
 
     def _moments(self, coordinates: Array, between: float) -> Moments:
-        width = self.task.width
+        width = self.problem.width
         upper = np.triu_indices(width)
         weights = np.where(upper[0] == upper[1], 1.0, between)
         triangle, size = coordinates[..., : weights.size] / weights, weights.size
@@ -122,7 +122,7 @@ class MomentsNoise:
 
     @property
     def _size(self) -> int:
-        width = self.task.width
+        width = self.problem.width
         return width * (width + 3) // 2 + 2 * self.extended
 
 
@@ -154,7 +154,7 @@ class GaussianMoments(MomentsNoise):
 
     @cached_property
     def _mechanism(self) -> Gaussian:
-        multiplier = _gaussian.noise_multiplier(self.task.epsilon, self.task.delta)
+        multiplier = _gaussian.noise_multiplier(self.problem.epsilon, self.problem.delta)
         return Gaussian(self.sensitivity, noise_multiplier=multiplier)
 
     @property
@@ -167,39 +167,23 @@ class GaussianMoments(MomentsNoise):
         return self._moments(mechanism(self._coordinates(exact, self._between)), self._between)
 
     def simulate(self, times: int, source: Source) -> Moments:
-        return self._moments(self.spread * gaussians(source, (times, self._size)), self._between)
+        return self._moments(self.spread * normals(source, (times, self._size)), self._between)
 
 
 @dataclass(frozen=True)
 class WishartMoments(MomentsNoise):
-    """The difference of two Wishart matrices on Σ zzᵀ with z = (x, ρs), for δ = 0.
+    """:class:`~tacit.mechanisms.Wishart` noise on Σ zzᵀ with z = (x, ρs), for δ = 0.
 
-    Let p be the size of z, and W₁, W₂ independent with density ∝ e^{−r·tr W} on the positive semidefinite
-    matrices: Wishart with p + 1 degrees of freedom and scale I/2r. Then E = W₁ − W₂ has the density
-    f(E) ∝ e^{−r·tr E} ∫ e^{−2r·tr W} dW over all W ⪰ 0 with W ⪰ −E. If P ⪰ 0, that set is no smaller for
-    E + P, so f(E + P) ≥ e^{−r·tr P} f(E); and since f is even, f(E) = f(−E) ≥ e^{−r·tr P} f(−E − P) =
-    e^{−r·tr P} f(E + P). So a shift by S, a difference of two such matrices, changes the density by a
-    factor of at most e^{r‖S‖}, in the trace norm: **r = ε/sensitivity is ε-differentially private**.
-
-    The sensitivity in that norm is ‖z‖² ≤ **1 + ρ²**, twice that if a row is replaced (reached by rows with
-    zᵀz′ = 0). Where n is released it stands in a corner of its own, as η² per row: η² more if a row is
-    added, and nothing if one is replaced by another. A Wishart matrix alone (Jiang, Xie and Zhang 2016) is
-    not private: what lies outside its cone tells neighbours apart.
-
-    The standard deviation is √((p+1)/2)/r off the diagonal, √2 times that on it. Noise in the Frobenius
-    norm with a Gamma radius has about √(p/2) times as much, Laplace noise √p times: rows are matrices of
-    rank one, of which the trace norm knows. Σ s² comes with it.
-
-    Values and noise are rounded to a common grid, and rounding, at most √p·p steps in the trace norm, is
-    paid for as in :class:`tacit.mechanisms.Norm`. The noise is computed in floating point, from the
-    cryptographic stream: "float64".
+    The sensitivity in the trace norm is ‖z‖² ≤ **1 + ρ²**, twice that if a row is replaced (reached by rows
+    with zᵀz′ = 0). Where n is released it stands in a corner of its own, as η² per row: η² more if a row is
+    added, and nothing if one is replaced by another. Σ s² comes with the matrix.
     """
 
     ratio = 0.7
     kind: str = field(init=False, default="float64")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "event", events.Pure(self.task.epsilon))
+        object.__setattr__(self, "event", self._mechanism.event)
 
     def of_a_row(self, relation: Relation) -> float:
         trace = 1 + self.ratio**2
@@ -207,31 +191,25 @@ class WishartMoments(MomentsNoise):
 
     @property
     def _size(self) -> int:
-        return self.task.width + 1 + self.extended
+        return self.problem.width + 1 + self.extended
 
-    @property
-    def _scale(self) -> float:
-        return self.sensitivity * float(_grid.WIDENED) / self.task.epsilon
+    @cached_property
+    def _mechanism(self) -> Wishart:
+        return Wishart(self.sensitivity, self.problem.epsilon)
 
     @property
     def spread(self) -> float:
         """The standard deviation of an entry on the diagonal of the matrix."""
-        return math.sqrt(self._size + 1) * self._scale
+        return self._mechanism.deviation(self._size)
 
     @property
     def vector_spread(self) -> float:
         """The standard deviation of an entry of the vector Σxy."""
         return self.spread / (math.sqrt(2) * self.ratio)
 
-    def _noise(self, times: int, source: Source) -> Array:
-        shape = (2, times, self._size, self._size + 1)
-        roots = gaussians(source, shape)
-        first, second = roots @ roots.swapaxes(-1, -2)
-        return np.asarray((first - second) * (self._scale / 2))
-
     def _whole(self, moments: Moments) -> Array:
         """Σ zzᵀ, and n in its corner."""
-        width = self.task.width
+        width = self.problem.width
         whole = np.zeros((self._size, self._size))
         whole[:width, :width] = moments.matrix
         whole[:width, width] = whole[width, :width] = self.ratio * moments.vector
@@ -241,32 +219,26 @@ class WishartMoments(MomentsNoise):
         return whole
 
     def _split(self, whole: Array) -> Moments:
-        width = self.task.width
+        width = self.problem.width
         square = whole[..., width, width] / self.ratio**2
         count = whole[..., -1, -1] / self.extra**2 if self.extended else None
         return Moments(whole[..., :width, :width], whole[..., :width, width] / self.ratio, square, count)
 
     def __call__(self, exact: Moments, source: Source) -> Moments:
-        steps = math.ceil(self._size**1.5) + 1
-        exponent = _grid.grid_exponent(self.sensitivity, steps, 1 / self.task.epsilon)
-        limit = float(_grid.STEPS)
-        noise = np.clip(np.rint(np.ldexp(self._noise(1, source)[0], -exponent)), -limit, limit)
-        upper = np.triu_indices(self._size)
-        released = np.zeros((self._size, self._size))
-        released[upper] = _grid.add_steps(self._whole(exact)[upper], noise[upper].astype(np.int64), exponent)
-        return self._split(released + np.triu(released, 1).T)
+        return self._split(replace(self._mechanism, random_state=source)(self._whole(exact)))
 
     def simulate(self, times: int, source: Source) -> Moments:
-        return self._split(self._noise(times, source))
+        return self._split(replace(self._mechanism, random_state=source).sample(self._size, times))
 
 
-def noise_for(task: Task, mechanisms: dict[str, type[MomentsNoise]], extended: bool) -> MomentsNoise:
-    """The release that the option ``mechanism`` names, or Gaussian for δ > 0 and Wishart for δ = 0."""
-    named = task.options.get("mechanism", "gaussian" if task.delta > 0 else "wishart")
-    chosen = _validate.choice("mechanism", named, tuple(mechanisms))
-    if chosen == "gaussian" and task.delta == 0:
-        raise InvalidValue("mechanism", named, "another one where delta is 0", "Leave it out, or set delta.")
-    return mechanisms[chosen](task, extended)
+def release_of(
+    problem: Problem, mechanism: str | None, known: dict[str, type[MomentsNoise]], extended: bool
+) -> MomentsNoise:
+    """The release that ``mechanism`` names, or Gaussian for δ > 0 and Wishart for δ = 0."""
+    chosen = mechanism or ("gaussian" if problem.delta > 0 else "wishart")
+    if chosen == "gaussian" and problem.delta == 0:
+        raise InvalidValue("mechanism", chosen, "another one where delta is 0", "Leave it out, or set delta.")
+    return known[chosen](problem, extended)
 
 
 def solve(noisy: Moments, spread: float, penalty: float, intercept: bool) -> tuple[Array, Array]:
@@ -321,46 +293,66 @@ def _column(values: Any, axes: int) -> Array:
 MECHANISMS: dict[str, type[MomentsNoise]] = {"gaussian": GaussianMoments, "wishart": WishartMoments}
 
 
-class Statistics(Place):
+@dataclass(frozen=True)
+class Statistics(Noise):
+    """Noise on Σxxᵀ and Σxy, from which least squares are solved (Vu and Slavković 2009; Dwork et al. 2014).
+
+    One row moves them by at most √2 in ℓ2 (``Gaussian``, δ > 0), or by 1.49 in the trace norm (Wishart noise,
+    ``Pure``, δ = 0); where it is replaced by √4.5 and 2.98. :class:`NoisyStatistics` has the proof.
+    """
+
+    name = "statistics"
+
+    residuals: bool = False
+    """Whether Σy² and the number of rows are released too, from which there are standard errors."""
+    mechanism: str | None = None
+    """``"gaussian"`` or ``"wishart"``; left out, Gaussian for δ > 0."""
+
+    def __post_init__(self) -> None:
+        self._check_flag("residuals")
+        if self.mechanism is not None:
+            _validate.choice("mechanism", self.mechanism, tuple(MECHANISMS))
+
+    def place(self, problem: Problem) -> NoisyStatistics:
+        return NoisyStatistics(problem, self)
+
+
+class NoisyStatistics(Place):
     """Least squares from noisy sufficient statistics (Vu and Slavković 2009; Dwork et al. 2014).
 
     Σ xxᵀ and Σ xy are released once; what follows reads nothing else, so fitting costs what
     :class:`GaussianMoments` (δ > 0) or :class:`WishartMoments` (δ = 0) cost, whatever the solver does.
     Unlike noise on the output or in the objective, no bound on weights or residuals is needed, and the noise
-    per row falls as 1/n. The option ``mechanism`` names the release: for δ > 0 and few features "wishart" has
-    less noise, while "gaussian" composes better with what else is spent.
+    per row falls as 1/n. The setting ``mechanism`` names the release: for δ > 0 and few features "wishart" has
+    less noise, while "gaussian" composes better with other releases.
 
-    With the option ``residuals`` Σ y² and n are released too, and :meth:`intervals` include sampling noise.
+    With ``residuals`` Σ y² and n are released too, and :meth:`intervals` include sampling noise.
 
     >>> from tacit.estimators.linear.rows import Space
     >>> X = np.random.default_rng(1).uniform(-1, 1, size=(5000, 1))
-    >>> rows = Rows(X, X / 2, Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=True))
-    >>> place = Statistics(Task(Squared(), rows.width, epsilon=1.0))
+    >>> rows = ScaledRows(X, X / 2, Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=True))
+    >>> place = NoisyStatistics(Problem(Squared(), rows.width, epsilon=1.0))
     >>> place.event, place.solve(rows, Source(1)).round(2).ravel().tolist()
     (Pure(epsilon=1.0), [0.69, -0.0])
     """
 
-    name = "statistics"
+    settings = Statistics
     losses = (Squared,)
-    settings = ("residuals", "mechanism")
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        residuals = task.options.get("residuals", False)
-        if not isinstance(residuals, bool):
-            raise InvalidValue("residuals", residuals, "True or False")
-        self.noise = noise_for(task, MECHANISMS, residuals)
-        self.event, self.kind = self.noise.event, self.noise.kind
+    def __init__(self, problem: Problem, noise: Statistics | None = None) -> None:
+        super().__init__(problem, noise)
+        self.release = release_of(problem, self.noise.mechanism, MECHANISMS, self.noise.residuals)
+        self.event, self.kind = self.release.event, self.release.kind
         self.noisy: Moments | None = None
-        spread, on_target = self.noise.spread, self.noise.vector_spread
+        spread, on_target = self.release.spread, self.release.vector_spread
         self.notes.append(f"noise {spread:.4g} on squares, {on_target:.4g} on products with the target")
 
-    def solve(self, rows: Rows, source: Source) -> Array:
-        self.noisy = self.noise(Moments.of(rows, lambda targets: targets), source)
+    def solve(self, rows: ScaledRows, source: Source) -> Array:
+        self.noisy = self.release(Moments.of(rows, lambda targets: targets), source)
         return self._solve(self.noisy)[0][:, None]
 
     def _solve(self, noisy: Moments) -> tuple[Array, Array]:
-        return solve(noisy, self.noise.spread, self.task.penalty or 0.0, self.task.intercept)
+        return solve(noisy, self.release.spread, self.problem.penalty or 0.0, self.problem.intercept)
 
     def intervals(self, confidence: float = 0.95) -> tuple[Array, Array]:
         """(lower, upper) per weight, from the release alone: privacy noise and, with ``residuals``, sampling.
@@ -376,7 +368,7 @@ class Statistics(Place):
 
     def covariance(self) -> Array | None:
         """That of the same simulated errors, bias included; None without ``residuals``."""
-        if not self.noise.extended:
+        if not self.release.extended:
             return None
         errors = self._errors()[1]
         return np.asarray(errors.T @ errors / len(errors))
@@ -387,17 +379,16 @@ class Statistics(Place):
             raise TacitError("There is no release to take intervals from.", "Call solve first.")
         weights, matrix = self._solve(self.noisy)
         source = Source(0)
-        noise = self.noise.simulate(SIMULATIONS, source)
+        noise = self.release.simulate(SIMULATIONS, source)
         products = matrix @ weights + noise.vector
-        if self.noise.extended:
+        if self.release.extended:
             values, axes = np.linalg.eigh(matrix)
-            normal = gaussians(source, (SIMULATIONS, weights.size))
+            normal = normals(source, (SIMULATIONS, weights.size))
             root = axes * np.sqrt(np.maximum(values, 0.0))
-            products += math.sqrt(self._residual(weights, matrix)) * normal @ root.T
+            products += math.sqrt(self._residual(self.noisy, weights, matrix)) * normal @ root.T
         return weights, np.asarray(self._solve(Moments(matrix + noise.matrix, products))[0] - weights)
 
-    def _residual(self, weights: Array, matrix: Array) -> float:
+    def _residual(self, noisy: Moments, weights: Array, matrix: Array) -> float:
         """The variance of the residuals, at most 1 as targets are within ±1."""
-        assert self.noisy is not None
-        error = self.noisy.square - 2 * self.noisy.vector @ weights + weights @ matrix @ weights
-        return float(np.clip(error / max(self.noisy.count, 1.0), 0.0, 1.0))
+        error = noisy.square - 2 * noisy.vector @ weights + weights @ matrix @ weights
+        return float(np.clip(error / max(noisy.count, 1.0), 0.0, 1.0))

@@ -1,0 +1,40 @@
+"""The registry of estimators: the one place that knows every class.
+
+Model files know a class by its tag, ``tacit fit --model`` by its name, evaluation by the attributes that it
+predicts from; all of them, the reports and the battery of tests learn of an estimator here.
+
+>>> sorted(ESTIMATORS)
+['linear', 'logistic', 'ridge', 'svc']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
+from tacit.estimators.linear.regression import LinearRegression, Ridge
+from tacit.estimators.private import PrivateEstimator
+from tacit.evaluation.rowlocal import register_rowwise
+from tacit.models.saving import register
+
+__all__ = ["ESTIMATORS", "TAGS"]
+
+_REGISTERED: tuple[tuple[str, str, type[PrivateEstimator]], ...] = (
+    ("logistic", "logistic-regression", LogisticRegression),
+    ("svc", "linear-svc", LinearSVC),
+    ("linear", "linear-regression", LinearRegression),
+    ("ridge", "ridge", Ridge),
+)
+"""The name on the command line, the tag in model files, which never changes its meaning, and the class."""
+
+ESTIMATORS: Mapping[str, type[PrivateEstimator]] = MappingProxyType(
+    {name: estimator for name, _, estimator in _REGISTERED}
+)
+TAGS: Mapping[str, type[PrivateEstimator]] = MappingProxyType(
+    {tag: estimator for _, tag, estimator in _REGISTERED}
+)
+
+for _tag, _estimator in TAGS.items():
+    register(_tag, _estimator, _estimator.released)
+    register_rowwise(_estimator, _estimator.predicts_from)
