@@ -11,8 +11,9 @@ from tacit.relations import Relation, Unit
 from tacit.schema import Column, Schema
 
 if TYPE_CHECKING:
-    from tacit import audit, estimators, tables, training
-    from tacit.estimators import evaluate, load, save
+    from tacit import audit, data, estimators, evaluation, jobs, models, tables, training
+    from tacit.evaluation import evaluate
+    from tacit.models import load, save
 
 __all__ = [
     "Budget",
@@ -26,26 +27,29 @@ __all__ = [
     "Unit",
     "accounting",
     "audit",
+    "data",
     "errors",
     "estimators",
     "evaluate",
+    "evaluation",
     "events",
+    "jobs",
     "load",
     "mechanisms",
+    "models",
     "save",
     "tables",
     "training",
 ]
 
-_ON_FIRST_USE = {
-    **{package: f"tacit.{package}" for package in ("audit", "estimators", "tables", "training")},
-    **dict.fromkeys(("evaluate", "load", "save"), "tacit.estimators"),
-}
+_PACKAGES = ("audit", "data", "estimators", "evaluation", "jobs", "models", "tables", "training")
+_ON_FIRST_USE = {"evaluate": "tacit.evaluation", "load": "tacit.models", "save": "tacit.models"}
 
 
 def __getattr__(name: str) -> Any:
-    """Packages that need more than everything else together are imported on first use."""
+    """Packages that need scikit-learn, Ibis or PyTorch are imported on first use."""
+    if name in _PACKAGES:
+        return import_module(f"tacit.{name}")
     if name in _ON_FIRST_USE:
-        module = import_module(_ON_FIRST_USE[name])
-        return module if module.__name__ == f"tacit.{name}" else getattr(module, name)
+        return getattr(import_module(_ON_FIRST_USE[name]), name)
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

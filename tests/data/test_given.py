@@ -15,12 +15,13 @@ from tacit.data.features import Features
 from tacit.data.given import column, group_numbers, matrix, real
 from tacit.data.units import bounded_groups
 from tacit.errors import EngineFailed, InvalidValue
-from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, evaluate
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
 from tacit.estimators.linear.losses import HuberHinge, Squared
 from tacit.estimators.linear.noise import Task
 from tacit.estimators.linear.noise.exponential import Exponential
 from tacit.estimators.linear.noise.objective import Objective
 from tacit.estimators.linear.rows import Rows, Space
+from tacit.evaluation import evaluate
 from tacit.randomness import Source
 
 

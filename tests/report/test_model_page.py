@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from tacit import Budget, Column, Guarantee, Ledger, Schema, events
 from tacit.data.preprocessor import Preprocessor
 from tacit.estimators import LogisticRegression
-from tacit.evaluation.evaluate import evaluate
+from tacit.evaluation import evaluate
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, in_words, odds
 from tacit.report.model import model_page
@@ -41,7 +41,7 @@ def fitted(classes: int, epsilon: float = 1.0, *, tested: bool = True) -> Any:
     pipeline = Pipeline([("preprocessor", maker), ("model", model)])
     if tested:
         groups = {"<b>": (frame["<b>"], ["l", "m"])}
-        found = evaluate(pipeline, frame, labels, epsilon=1.0, groups_of=groups, random_state=1)
+        found = evaluate(pipeline, frame, labels, epsilon=1.0, groups=groups, random_state=1)
         pipeline.evaluations_ = (found,)
     return pipeline
 
@@ -82,7 +82,7 @@ def test_intervals_of_coefficients_are_shown_where_there_are_some() -> None:
     estimator = model.steps[-1][1]
     estimator.coef_error_ = np.full(estimator.coef_.shape[1], 0.25)
     facts = Facts.of(model)
-    assert all(one.high - one.low == pytest.approx(2 * 1.959964 * 0.25) for one in facts.coefficients())
+    assert all(one.high - one.low == pytest.approx(2 * 1.959964 * 0.25) for one in facts.description.weights)
     page = model_page(facts)
     assert "The 95% intervals include the privacy noise;" in page
 

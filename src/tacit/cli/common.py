@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit import events
-from tacit.errors import BudgetExceeded, LedgerMissing, TacitError
+from tacit.errors import BudgetExceeded, LedgerMissing
 from tacit.guarantee import Guarantee, ceiling
 from tacit.ledger import Ledger
 
@@ -27,9 +26,6 @@ __all__ = [
     "balance",
     "deliver",
     "described",
-    "is_network",
-    "model_at",
-    "need_torch",
     "opened",
     "pair",
     "show_refusal",
@@ -125,34 +121,3 @@ def balance(ledger: Ledger, spent: float, remaining: float, after: float | None,
     for name, now, then in (("spent", spent, after), ("remaining", remaining, left)):
         table.add_row(name, f"{now:.6g}", "refused" if then is None else f"{then:.6g}")
     return table
-
-
-def need_torch() -> None:
-    """Say how to install what networks need, if it is not there."""
-    for name, package in (("torch", "PyTorch"), ("safetensors", "safetensors")):
-        if find_spec(name) is None:
-            raise TacitError(
-                f"Networks need {package}, which is not installed.", "Install it: pip install 'tacit[torch]'"
-            )
-
-
-def model_at(path: Path) -> Any:
-    """The model in a file, of ``tacit fit`` or ``tacit train``."""
-    if is_network(path):
-        need_torch()
-        from tacit.jobs.train import network_at
-
-        return network_at(path)
-    from tacit.models.saving import load
-
-    return load(path)
-
-
-def is_network(path: Path) -> bool:
-    """Whether a file of a model holds a network, in safetensors, by its first bytes."""
-    try:
-        with path.open("rb") as file:
-            first = file.read(9)
-    except OSError:
-        return path.suffix == ".safetensors"
-    return len(first) == 9 and first[8:] == b"{" and not first.startswith(b"PK")

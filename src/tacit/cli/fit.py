@@ -229,7 +229,7 @@ def _show_plan(console: Console, job: Job, dry_run: bool) -> None:
 
 def _run(job: Job, trial: Trial | None, out: Path, overwrite: bool, console: Console) -> None:
     """Fit, save, test, and save again: what was paid for is not lost if the test fails."""
-    from tacit.models.saving import save
+    from tacit.models import save
 
     book, place = job.book, out
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.cli.common import model_at, status
+from tacit.cli.common import status
 from tacit.errors import TacitError
 from tacit.ledger import Ledger
 from tacit.schema import write
@@ -36,13 +36,14 @@ def report(
     the ledger and the models to compare; whatever is shown about the data was
     charged when it was measured, or measured on public rows.
     """
+    from tacit.models import load
     from tacit.report.facts import Facts, Spending
     from tacit.report.model import model_page
 
     if out.exists() and not overwrite:
         raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add --overwrite.")
-    facts = Facts.of(model_at(model), model.name)
-    others = [Facts.of(model_at(path), path.name) for path in compare or ()]
+    facts = Facts.of(load(model), model.name)
+    others = [Facts.of(load(path), path.name) for path in compare or ()]
     spending = []
     if ledger is not None:
         for name in [dataset] if dataset else Ledger.datasets_in(ledger):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tacit.cli.common import deliver, is_network, model_at, status
+from tacit.cli.common import deliver, status
 from tacit.errors import InvalidValue, TacitError
 
 __all__ = ["predict"]
@@ -49,8 +49,10 @@ def predict(
     """
     if out is not None and out.exists() and not overwrite:
         raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add --overwrite.")
-    fitted = model_at(model)
-    if is_network(model):
+    from tacit.models import description_of, load
+
+    fitted = load(model)
+    if description_of(fitted).tensors:
         text = _by_network(fitted, model, Path(source), inputs, proba)
     else:
         text = _by_schema(fitted, model, source, delimiter, proba)
@@ -88,7 +90,7 @@ def _by_network(network: Any, model: Path, source: Path, inputs: str | None, pro
     from tacit.jobs import train as runs
 
     if not isinstance(network, runs.Network):
-        advice = "Put its weights into a model of your own with tacit.training.load."
+        advice = "Put its weights into a model of your own with tacit.training.load_weights."
         raise TacitError(f"{model} does not name its architecture.", advice)
     where = runs.Where(
         inputs, size=network.shape[1:] if len(network.shape) == 3 else None, grey=network.shape[0] == 1,

@@ -14,11 +14,13 @@ from rich.table import Table
 
 from tacit import _validate
 from tacit.cli import options, spending
-from tacit.cli.common import described, need_torch, opened, pair, show_refusal, status
+from tacit.cli.common import described, opened, pair, show_refusal, status
 from tacit.cli.inspect import tested
 from tacit.cli.spending import say
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.ledger import Ledger
+from tacit.models import save as keep
+from tacit.models.registry import SAFETENSORS, require
 from tacit.relations import Unit
 from tacit.schema import write
 
@@ -182,7 +184,7 @@ def train(
     _validate.count("population", population, 1)
     spending.check_test(None if test is None else str(test), test_epsilon, test_public, test_dataset)
     _check_files(save, report, checkpoint, resume, overwrite)
-    need_torch()
+    require(SAFETENSORS)
     from tacit.jobs import train as runs
 
     start = runs.started_with(
@@ -337,12 +339,12 @@ def _run(
             say(console, f"Stopped after step {trainer.step_number} of {job.planned.steps}. The run is paid "
                 f"for: go on with --checkpoint {checkpoint} --resume.")  # fmt: skip
             raise typer.Exit(130)
-        place = spending.kept(lambda path, over: network.save(path, overwrite=over), save, overwrite)
+        place = spending.kept(lambda path, over: keep(network, path, overwrite=over), save, overwrite)
         if trial is not None and not stopped:
             with spending.progress(console) as tell_test:
                 found = trial.run(network, tell_test)
-            network.evaluations.append(found.to_dict())
-            place = spending.kept(lambda path, _: network.save(path, overwrite=True), place, True)
+            network.evaluations_ = (found,)
+            place = spending.kept(lambda path, _: keep(network, path, overwrite=True), place, True)
             console.print(tested(found))
     except BudgetExceeded as error:
         show_refusal(error, job.book)

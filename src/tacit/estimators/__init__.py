@@ -6,12 +6,10 @@ clipped and scaled by what is public → weights, with their guarantee.
 
 from tacit.data.features import Features, Known, known
 from tacit.data.preprocessor import Preprocessor
+from tacit.estimators import registry as registry
 from tacit.estimators.linear.models import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.evaluation.evaluate import Evaluation, evaluate
-from tacit.models.saving import describe, load, register, save
 
 __all__ = [
-    "Evaluation",
     "Features",
     "Known",
     "LinearRegression",
@@ -19,10 +17,5 @@ __all__ = [
     "LogisticRegression",
     "Preprocessor",
     "Ridge",
-    "describe",
-    "evaluate",
     "known",
-    "load",
-    "register",
-    "save",
 ]

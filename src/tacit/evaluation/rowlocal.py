@@ -6,17 +6,20 @@ at random. Rounding is another matter: a product of matrices may round a row by 
 others, so the parts that use products are listed here and put to the test in
 :mod:`tacit.evaluation.alone`.
 
+scikit-learn's classes are listed here. This library's own classes are registered (:func:`register_rowwise`)
+by the package that defines them, and compute their products in one fixed order, so that they need no test.
+
 The walk goes through everything that a model holds, down to arrays and numbers, and knows each by its exact
-class. One part of another class (a subclass, be it of an array or a float, somebody's own estimator, a
-function, a method that was replaced on the object) and the model is not in the table.
-Nearest neighbours by brute force are not in it: what a distance, a product, is rounded to decides which
-neighbour is nearer, and the prediction, a vote, would not show to a test that it did.
+class. If one part is of another class (a subclass, be it of an array or a float, somebody's own estimator, a
+function, a method that was replaced on the object), the model is not in the table.
+Nearest neighbours by brute force are not in it: the rounding of a distance, which is a product, decides which
+neighbour is nearer, and a test of the predictions, which are votes, would not show that it did.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,11 +28,12 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
 from tacit.data.preprocessor import Preprocessor
-from tacit.estimators.linear.models import LinearRegression, LinearSVC, LogisticRegression, Ridge
+from tacit.errors import InvalidValue
 
-__all__ = ["parts_with_products", "untouched"]
+__all__ = ["parts_with_products", "register_rowwise", "untouched"]
 
-_OWN = (LinearRegression, LinearSVC, LogisticRegression, Ridge, Preprocessor)
+_registered: dict[type[Any], tuple[str, ...]] = {}
+"""This library's own classes, each with the attributes that its answers are computed from."""
 
 _WITH_PRODUCTS = {
     "sklearn.linear_model": """
@@ -86,9 +90,6 @@ _NEVER_ASKED = {
 }  # fmt: skip
 """Attributes that fitting reads and predicting does not."""
 
-_ASKED_OF_OWN = ("coef_", "intercept_", "bounds_", "classes_")
-"""What the linear models of this package predict from."""
-
 _AS_THEY_ARE = (type(None), bool, int, float, complex, str, bytes, slice, range)
 _HELD = {
     "numpy": "ndarray memmap",
@@ -97,6 +98,19 @@ _HELD = {
     "scipy.interpolate": "BSpline interp1d",
 }
 """Classes of other libraries that fitted models hold: arrays, names, curves, generators used in fitting."""
+
+
+def register_rowwise(cls: type[Any], attributes: Sequence[str]) -> None:
+    """Put a class of this library into the table; the estimators' registry does, and nobody else need.
+
+    Whoever registers a class vouches for it: its answer for a row is computed from that row and from the
+    ``attributes``, to the last bit, wherever the row stands and whatever stands beside it. The class is
+    matched exactly. A subclass, or an object on which a method was replaced, is not in the table.
+    """
+    if not isinstance(cls, type):
+        raise InvalidValue("cls", type(cls).__name__, "a class")
+    if _registered.setdefault(cls, tuple(attributes)) != tuple(attributes):
+        raise InvalidValue("attributes", list(attributes), f"{list(_registered[cls])}, as registered before")
 
 
 def parts_with_products(model: Any) -> list[Any] | None:
@@ -121,8 +135,8 @@ def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
     if _listed(kind, _HELD):
         stored = isinstance(value, np.ndarray) and value.dtype.kind == "O"
         return not stored or _walked(value.ravel().tolist(), found, seen)
-    if kind in _OWN:
-        held = [value.__dict__.get(name) for name in _ASKED_OF_OWN]
+    if kind in _registered:
+        held = [value.__dict__.get(name) for name in _registered[kind]]
         return untouched(value) and _walked(held, found, seen)
     if isinstance(value, BaseEstimator) or _listed(kind, _OTHERS):
         products = _listed(kind, _WITH_PRODUCTS)
@@ -189,3 +203,6 @@ def _settings(value: Any) -> Iterable[Any]:
         if name in ("kernel", "metric", "func", "inverse_func", "weights", "activation", "transform_func")
         and not (name == "func" and _only_checks(each))
     )
+
+
+register_rowwise(Preprocessor, ())

@@ -16,7 +16,7 @@ from tacit.relations import Unit
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
     from tacit.estimators.linear.base import Planned
-    from tacit.evaluation.evaluate import Evaluation
+    from tacit.evaluation import Evaluation
     from tacit.schema import Schema
 
 __all__ = ["Job", "Say", "Trial"]
@@ -149,7 +149,7 @@ class Trial:
 
     def _measured(self, model: Any) -> Evaluation:
         from tacit.data.rows import UNIT, rows
-        from tacit.evaluation.evaluate import evaluate
+        from tacit.evaluation import evaluate
 
         frame, maker, unit = rows(self.opened, self.schema, self.columns), self.job.maker, self.schema.unit
         if self.others and _digest(frame, maker) == self.job.fitted_to:
@@ -162,12 +162,12 @@ class Trial:
             epsilon=self.epsilon,
             public=self.epsilon is None,
             label=self.label,
-            groups_of={name: (each.target_values(frame), each.classes or ()) for name, each in by.items()},
+            groups={name: (each.target_values(frame), each.classes or ()) for name, each in by.items()},
             target_bounds=maker.target_bounds,
             random_state=self.job.estimator.random_state,
             relation=self.book.relation,
-            groups=frame[UNIT] if UNIT in frame.columns else None,
-            rows_per_group=unit.rows,
+            units=frame[UNIT] if UNIT in frame.columns else None,
+            rows_per_unit=unit.rows,
         )
 
 

@@ -16,13 +16,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from tacit import _validate
 from tacit.data.examples import Found, Where, find, valid_labels
 from tacit.errors import InvalidValue
-from tacit.evaluation.evaluate import Evaluation, evaluate
+from tacit.evaluation import Evaluation, evaluate
 from tacit.jobs.fit import Say, Trial
 from tacit.jobs.same import digest_of, refusal
 from tacit.ledger import Ledger
 from tacit.relations import Relation
 from tacit.training import Plan, Trainer
-from tacit.training.networks.network import Later, Network, Preparation, network_at
+from tacit.training.networks.network import Later, Network, Preparation
 from tacit.training.networks.settings import Settings, average_of, resumed, seeded_start
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "Start",
     "Where",
     "find",
-    "network_at",
     "started_with",
 ]
 

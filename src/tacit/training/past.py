@@ -8,7 +8,7 @@ that none counts twice, and their events are composed as one. They are found aga
 - by the module that holds it, which a copy or a pickle of the model takes along;
 - by content: weights that were released in this process are known again by a few of their numbers,
   however they were carried from one model into another (:class:`Trace`);
-- by the file: :func:`tacit.training.save` and checkpoints write the runs down, and loading marks the model.
+- by the file: :func:`tacit.save` and checkpoints write the runs down, and loading marks the model.
 
 What cannot be followed, and is an assumption of every guarantee: weights that left the process by other
 means than these files, and weights that were copied and then changed.

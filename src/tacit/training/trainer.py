@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_m
 from tacit import _validate
 from tacit.errors import InvalidValue, NotIsolated, SelfTestFailed
 from tacit.guarantee import Guarantee
+from tacit.models.registry import register_writer
 from tacit.randomness import Source
 from tacit.relations import Relation
 from tacit.training import past, tree
@@ -255,15 +256,15 @@ class Trainer:
         self._waiting = None
         self._take([(inputs, targets)])
 
-    def save(self, path: PATH, *, overwrite: bool = False) -> None:
-        """Write the model's weights and the guarantee into one safetensors file.
+    def _save(self, path: PATH, *, overwrite: bool, evaluations: Sequence[Any]) -> None:
+        """Write the model's weights and the guarantee into one safetensors file, for :func:`tacit.save`.
 
         Of several processes the first writes it. A sharded model has to be saved by all of them.
         """
         self._check_sound()
         whole = self._group.gathered(self.model.state_dict())
         if self._group.rank == 0:
-            write(path, whole, kept_facts(self.model, self.guarantee), overwrite=overwrite)
+            write(path, whole, kept_facts(self.model, self.guarantee, evaluations), overwrite=overwrite)
 
     @contextmanager
     def _finding(self) -> Iterator[None]:
@@ -464,3 +465,6 @@ def _check_optimizer(model: nn.Module, optimizer: Any) -> None:
 
 def _joined(parts: list[Pair]) -> Pair:
     return parts[0] if len(parts) == 1 else joined(parts)
+
+
+register_writer(Trainer, Trainer._save)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,6 +28,7 @@ from tacit.estimators.linear.rows import Rows, Space
 from tacit.estimators.purchases import BoundsPurchase, CountPurchase
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
+from tacit.models.description import CONFIDENCE, Description, Weight, numbered
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -76,6 +78,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     _usual_penalty = 1.0
     """What scikit-learn's model penalises with if nothing is said."""
+    _title = "linear model"
 
     def _loss(self) -> Loss:
         """The loss that the public parameters amount to."""
@@ -273,6 +276,24 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
              *given.assumed(X, self._declared_width())),
         )  # fmt: skip
         return self
+
+    def describe(self) -> Description:
+        """What may be said of the fitted model: title, classes, coefficients with their intervals, if any."""
+        check_is_fitted(self, "coef_")
+        values = np.atleast_2d(self.coef_)
+        names = getattr(self, "feature_names_in_", numbered(values.shape[1]))
+        classes = tuple(getattr(self, "classes_", ()))
+        errors = getattr(self, "coef_error_", None)
+        spread = np.full(values.shape, np.nan) if errors is None else np.reshape(errors, values.shape)
+        reach = ndtri((1 + CONFIDENCE) / 2) * spread
+        outputs = [str(label) for label in classes] if len(values) > 1 else [""]
+        weights = [
+            Weight(output, str(name), float(value), *([] if errors is None else [value - wide, value + wide]))
+            for output, line, wides in zip(outputs, values, reach, strict=True)
+            for name, value, wide in zip(names, line.tolist(), wides.tolist(), strict=True)
+        ]
+        weights.sort(key=lambda one: -abs(one.value))
+        return Description(self._title, (), classes, tuple(weights))
 
     def _errors(
         self, prepared: _Prepared, place: Place | None, rows: Rows, weights: Array, source: Source

@@ -97,6 +97,8 @@ class LogisticRegression(LinearClassifier):
     (True, 1.0)
     """
 
+    _title = "logistic regression"
+
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str = "objective", classes: Any = None,
         bounds: Any = None, norm: float | None = None, n: int | None = None, C: float | None = None,
@@ -144,6 +146,8 @@ class LinearSVC(LinearClassifier):
         :class:`LogisticRegression`; with more than two classes one output each, fitted together.
     """
 
+    _title = "linear support vector classifier"
+
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str = "objective", classes: Any = None,
         bounds: Any = None, norm: float | None = None, n: int | None = None, C: float | None = None,
@@ -178,6 +182,8 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     >>> model.score(X, y) > 0.9
     True
     """
+
+    _title = "linear regression"
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str = "statistics",
@@ -237,6 +243,8 @@ class Ridge(LinearRegression):
     """
 
     _usual_penalty = 1.0
+
+    _title = "ridge regression"
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, alpha: float | None = None,
