@@ -95,9 +95,9 @@ class Facts:
         """What the plan of the fit said, from public facts alone; nothing where it would differ now."""
         if not hasattr(self.model, "plan") or not self.private:
             return ()
-        features = self.model.n_features_in_ if self.preprocessor is None else self.preprocessor.features
+        features = getattr(self.model, "n_features_in_", 1)
         try:
-            plan = self.model.plan(features)
+            plan = self.model.plan(features if self.preprocessor is None else self.preprocessor.features)
         except TacitError:
             return ()
         return tuple(plan.notes) if plan.event == self.guarantee.event else ()

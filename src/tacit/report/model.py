@@ -313,7 +313,8 @@ def _origin(facts: Facts) -> list[Section]:
         return []
     heading = "What it was made from"
     if facts.preprocessor is None:
-        return [Section(heading, [f"{_counted(facts.model.n_features_in_, 'feature')}."])]
+        number = getattr(facts.model, "n_features_in_", None)
+        return [] if number is None else [Section(heading, [f"{_counted(number, 'feature')}."])]
     lines = [[line] for line in facts.preprocessor.describe().splitlines()]
     about = "What is done with each column follows from the schema, and from no row."
     return [Section(heading, [about], table=(("column",), lines))]
