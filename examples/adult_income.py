@@ -27,7 +27,8 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 import tacit
 from tacit import cli, datasets
 from tacit.data.rows import rows
-from tacit.models.saving import load
+from tacit.evaluation import evaluations_of
+from tacit.models import load
 
 BUDGETS = {"people to fit": 1.5, "people to test on": 2.0}
 """ε of each half. Nobody is in both, so they have budgets of their own."""
@@ -99,7 +100,7 @@ def results(models: dict[str, Any], truth: dict[str, tuple[float, float]]) -> Ta
     for heading in ("ε", "measured, with budget", "95% interval", "in truth", "accuracy in truth"):
         table.add_column(heading, justify="right")
     for name in sorted(models, key=lambda name: MODELS[name][0]):
-        evaluation = models[name].evaluations_[0]
+        evaluation = evaluations_of(models[name])[0]
         low, high = evaluation.intervals["auroc"]
         measured = f"{evaluation.figures['auroc']:.3f} for ε = {MODELS[name][1]:g}"
         auroc, accuracy = truth[name]

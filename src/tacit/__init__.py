@@ -4,11 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit import accounting, audit, errors, estimators, events, jobs, mechanisms, tables, training
+    from tacit import (
+        accounting,
+        audit,
+        data,
+        errors,
+        estimators,
+        evaluation,
+        events,
+        jobs,
+        mechanisms,
+        models,
+        tables,
+        training,
+    )
     from tacit.errors import BudgetExceeded, TacitError
-    from tacit.estimators import evaluate, load, save
+    from tacit.evaluation import evaluate
     from tacit.guarantee import Guarantee
     from tacit.ledger import Budget, Ledger
+    from tacit.models import load, save
     from tacit.relations import Relation, Unit
     from tacit.schema import Column, Schema
 
@@ -24,13 +38,16 @@ __all__ = [
     "Unit",
     "accounting",
     "audit",
+    "data",
     "errors",
     "estimators",
     "evaluate",
+    "evaluation",
     "events",
     "jobs",
     "load",
     "mechanisms",
+    "models",
     "save",
     "tables",
     "training",
@@ -46,9 +63,9 @@ _HOMES = {
     "Schema": "tacit.schema",
     "TacitError": "tacit.errors",
     "Unit": "tacit.relations",
-    "evaluate": "tacit.estimators",
-    "load": "tacit.estimators",
-    "save": "tacit.estimators",
+    "evaluate": "tacit.evaluation",
+    "load": "tacit.models",
+    "save": "tacit.models",
 }
 """Where each name lives that is no package or module of tacit."""
 

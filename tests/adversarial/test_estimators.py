@@ -23,7 +23,7 @@ from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
 from tacit.estimators.linear import newton
 from tacit.estimators.linear.noise import PLACES, objective, output
 from tacit.estimators.linear.rows import ScaledRows, Space
-from tacit.evaluation.evaluate import evaluate
+from tacit.evaluation import evaluate
 from tacit.randomness import Source
 
 X = np.random.default_rng(1).normal(size=(60, 2))
@@ -356,8 +356,8 @@ def test_no_value_raises_wherever_it_stands(name: str) -> None:
         fitted(X, Y, units=handed)
         LinearRegression(norm=3.0, target_bounds=(0, 1), random_state=1).fit(X, handed)
         evaluate(model, X, handed, epsilon=1.0, random_state=1)
-        evaluate(model, X, Y, epsilon=1.0, random_state=1, groups=handed)
-        evaluate(model, X, Y, epsilon=1.0, random_state=1, groups_of={"sex": (handed, [0, 1])})
+        evaluate(model, X, Y, epsilon=1.0, random_state=1, units=handed)
+        evaluate(model, X, Y, epsilon=1.0, random_state=1, groups={"sex": (handed, [0, 1])})
     for rows_ in ([odd, *rows[1:]], [[odd, 1.0], *rows[1:]], [[0.0, 0.0], [odd, odd], *rows[2:]], cells):
         assert fitted(rows_, Y).coef_.shape == (1, 2)
         evaluate(model, rows_, Y, epsilon=1.0, random_state=1)

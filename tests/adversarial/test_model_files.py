@@ -20,9 +20,9 @@ from commands import Run, commands
 from tacit import Budget, Guarantee, Ledger, events
 from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable
-from tacit.estimators import LogisticRegression, evaluate
-from tacit.models import saving
-from tacit.models.saving import describe, load, save
+from tacit.estimators import LogisticRegression
+from tacit.evaluation import evaluate
+from tacit.models import claims, describe, load, save
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -38,7 +38,7 @@ def model(tmp_path: Path) -> Path:
     many = {f"by {i}": (Y, [0, 1]) for i in range(30)}
     tests = [
         evaluate(fitted, X, Y, epsilon=1.0),
-        evaluate(fitted, X, Y, epsilon=0.5, delta=1e-6, groups_of=many),
+        evaluate(fitted, X, Y, epsilon=0.5, delta=1e-6, groups=many),
         evaluate(fitted, X, Y, public=True),
     ]
     save(fitted, tmp_path / "model.tacit", evaluations=tests)
@@ -115,7 +115,7 @@ def test_more_may_be_stated_than_it_costs(model: Path) -> None:
 
 
 def test_the_twin_that_believes_what_it_reads(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "check_claim", lambda guarantee: None)
+    monkeypatch.setattr(claims, "check_claim", lambda guarantee: None)
     assert load(forged(model, FORGERIES["ε"])).guarantee_.epsilon == 0.2
 
 
@@ -133,8 +133,8 @@ def test_claims() -> None:
 
 def test_networks_may_not_either(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from tacit.training import saving as weights
-    from tacit.training.networks.network import Network, Preparation, network_at
+    from tacit.training import load_weights, save_weights
+    from tacit.training.networks.network import Network, Preparation
 
     made = Network.new("linear", (1, 4, 4), range(3), Preparation())
     honest = Guarantee(1.0, 0.0, events.Pure(1.0))
@@ -142,16 +142,17 @@ def test_networks_may_not_either(tmp_path: Path) -> None:
     test = json.loads(honest.to_json())
     for epsilon, tested, good in ((1.0, 1.0, True), (0.5, 1.0, False), (1.0, 0.5, False)):
         made.guarantee_ = Guarantee(epsilon, 0.0, events.Pure(1.0))
-        made.evaluations = [{"guarantee": {**test, "epsilon": tested}}]
-        made.save(path, overwrite=True)
+        made.evaluations_ = ({"guarantee": {**test, "epsilon": tested}},)
+        save(made, path, overwrite=True)
         if good:
-            assert network_at(path).guarantee_ == honest
+            assert load(path).guarantee_ == honest
             continue
-        with pytest.raises(ModelUnreadable, match="event costs"):
-            network_at(path)
-    weights.save(torch.nn.Linear(2, 2), path, Guarantee(0.1, 0.0, events.Pure(1.0)), overwrite=True)
+        for read in (load, describe):
+            with pytest.raises(ModelUnreadable, match="event costs"):
+                read(path)
+    save_weights(torch.nn.Linear(2, 2), path, Guarantee(0.1, 0.0, events.Pure(1.0)), overwrite=True)
     with pytest.raises(ModelUnreadable, match="event costs"):
-        weights.load(path, torch.nn.Linear(2, 2))
+        load_weights(path, torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "cnn", "scattering"])

@@ -514,8 +514,8 @@ def test_a_second_run_counts_the_first(way: Any, tmp_path: Path) -> None:
     both = events.Compose((plan().event, plan().event))
     assert second.guarantee.event == both
     assert second.guarantee.epsilon == tacit.accounting.epsilon(both, 1e-5) > 1.2 * first.guarantee.epsilon
-    second.save(tmp_path / "model")
-    assert tacit.training.load(tmp_path / "model", copy.deepcopy(second.model)) == second.guarantee
+    tacit.save(second, tmp_path / "model")
+    assert tacit.training.load_weights(tmp_path / "model", copy.deepcopy(second.model)) == second.guarantee
     assert second.epsilon() == second.guarantee.epsilon
     third = fitted(way(second.model))
     assert third.guarantee.event == events.Compose((plan().event,) * 3)
@@ -555,14 +555,14 @@ def test_the_state_of_an_optimiser_counts() -> None:
 
 def test_a_file_brings_its_runs_along(tmp_path: Path) -> None:
     first = fitted(network())
-    first.save(tmp_path / "model")
+    tacit.save(first, tmp_path / "model")
     code = f"""
 import torch
 from torch import nn
-from tacit.training import Plan, Trainer, load
+from tacit.training import Plan, Trainer, load_weights
 from tacit.training import past
 model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-load({str(tmp_path / "model")!r}, model)
+load_weights({str(tmp_path / "model")!r}, model)
 with torch.no_grad():
     for each in model.parameters():
         each.mul_(2)
@@ -575,9 +575,9 @@ print(run.number, run.alone.event.to_json())
 
 def test_the_same_run_counts_once(tmp_path: Path) -> None:
     first = fitted(network())
-    first.save(tmp_path / "model")
+    tacit.save(first, tmp_path / "model")
     other = network()
-    tacit.training.load(tmp_path / "model", other)
+    tacit.training.load_weights(tmp_path / "model", other)
     both = nn.Sequential(*first.model[:2], nn.Linear(4, 3), copy.deepcopy(other[0]), nn.Linear(4, 2))  # type: ignore[index]
     assert fitted(both).guarantee.event == events.Compose((plan().event,) * 2)
 
@@ -587,8 +587,8 @@ def test_a_file_does_not_promise_more_than_its_runs(tmp_path: Path) -> None:
     early = first.guarantee
     second = fitted(first.model)
     with pytest.raises(InvalidValue, match="2 private runs"):
-        tacit.training.save(first.model, tmp_path / "model", early)
-    tacit.training.save(first.model, tmp_path / "model", second.guarantee)
+        tacit.training.save_weights(first.model, tmp_path / "model", early)
+    tacit.training.save_weights(first.model, tmp_path / "model", second.guarantee)
 
 
 def test_the_ledger_pays_for_each_run_once(tmp_path: Path, ledger: tacit.Ledger) -> None:
@@ -613,7 +613,7 @@ def test_other_people_are_declared(tmp_path: Path, ledger: tacit.Ledger) -> None
     assert first.guarantee.epsilon < second.guarantee.epsilon == pytest.approx(louder.epsilon, rel=1e-3)
     assert "saw none of these people" in str(second.guarantee)
     assert len(ledger.entries()) == 1
-    second.save(tmp_path / "model")
+    tacit.save(second, tmp_path / "model")
     third = fitted(model, ledger)
     assert third.guarantee.event == events.Compose((second.guarantee.event, plan().event))
     with pytest.raises(InvalidValue, match="earlier"):

@@ -496,9 +496,9 @@ def test_state_does_not_escape(name: str, examples: str, tmp_path: Path) -> None
     except NotIsolated:
         assert examples == "together"
         with pytest.raises(GuaranteeVoid):
-            made.save(tmp_path / "model")
+            tacit.save(made, tmp_path / "model")
     else:
-        made.save(tmp_path / "model")
+        tacit.save(made, tmp_path / "model")
     assert_same(before, held(model))
 
 
@@ -570,7 +570,7 @@ def test_a_run_with_a_fault_has_no_guarantee(tmp_path: Path) -> None:
             all(made.step(inputs, targets) is None for inputs, targets in batches)
         assert made.step_number > 0
         written = (tmp_path / "run").read_bytes()
-        for promise in (lambda: made.guarantee, made.epsilon, lambda: made.save(tmp_path / "model")):
+        for promise in (lambda: made.guarantee, made.epsilon, lambda: tacit.save(made, tmp_path / "model")):
             with pytest.raises(GuaranteeVoid, match="does not change the"):
                 promise()
         with pytest.raises(InvalidValue):
@@ -814,7 +814,7 @@ def test_weights_of_a_run_with_a_fault_are_promised_by_no_road(tmp_path: Path) -
         trainer.fit(data())
     assert trainer.step_number
     with pytest.raises(GuaranteeVoid):
-        tacit.training.save(model, tmp_path / "model", plan.guarantee())
+        tacit.training.save_weights(model, tmp_path / "model", plan.guarantee())
     part = nn.Sequential(model.inner, model.head)
     with pytest.raises(GuaranteeVoid):
         Trainer(part, by_example, torch.optim.SGD(part.parameters(), lr=0.1), plan)

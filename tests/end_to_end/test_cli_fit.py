@@ -13,6 +13,7 @@ import pytest
 from commands import Outcome, Run, commands
 from tacit import Budget, Ledger, Unit, load
 from tacit.data.source import Source
+from tacit.evaluation import evaluations_of
 
 SCHEMA = """
 [columns.age]
@@ -259,7 +260,7 @@ def test_regression_and_a_public_test(run: Run, model: str) -> None:
     fitted = fit(run, "--test", "test.csv", "--test-public", "--seed", "1", target="wage", model=model).good()
     assert "public rows, free" in fitted.out
     assert charges() == 1
-    assert load("model.tacit").evaluations_[0].figures["r2"] > 0.5
+    assert evaluations_of(load("model.tacit"))[0].figures["r2"] > 0.5
     run("predict", "model.tacit", "test.csv", "--out", "wages.csv").good()
     values = np.loadtxt("wages.csv", skiprows=1)
     assert len(values) == 1500
@@ -275,7 +276,7 @@ def test_a_group_is_protected_with_its_rows(run: Run) -> None:
     assert "add_remove of one person (at most 2 rows)" in fitted.out
     model = load("model.tacit")
     assert model.steps[-1][1].guarantee_.unit == Unit("person", 2)
-    assert model.evaluations_[0].guarantee.unit == Unit("person", 2)
+    assert evaluations_of(model)[0].guarantee.unit == Unit("person", 2)
     assert "one person (at most 2 rows)" in run("inspect", "model.tacit").good().out
     lines = ["age,hours,sex", "30,40,Male"]  # neither target nor person
     Path("new.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -22,10 +22,11 @@ torch = pytest.importorskip("torch")
 from commands import Outcome, Run, commands  # noqa: E402
 from tacit import Budget, Ledger, Unit  # noqa: E402
 from tacit.data.examples import Found, Where, find, valid_labels  # noqa: E402
-from tacit.training import Plan, Trainer, load  # noqa: E402
+from tacit.models import load, save  # noqa: E402
+from tacit.training import Plan, Trainer, load_weights, save_weights  # noqa: E402
 from tacit.training.networks import network as networks_module  # noqa: E402
 from tacit.training.networks.architectures import RECIPES, architecture, fixed_part  # noqa: E402
-from tacit.training.networks.network import Network, network_at  # noqa: E402
+from tacit.training.networks.network import Network  # noqa: E402
 
 SIDE = 12
 
@@ -207,7 +208,7 @@ def test_labels_and_numbers_that_mean_nothing_add_nothing(run: Run) -> None:
     ):
         np.savez("odd.npz", x=inputs, y=targets)
         train(run, "--seed", "1", "--overwrite", data="odd.npz", epsilon="0.5", epochs="1").good()
-        weights.append(network_at("model.safetensors").model[1].weight.detach().numpy())
+        weights.append(load("model.safetensors").model[1].weight.detach().numpy())
     for each in weights[1:4]:
         np.testing.assert_array_equal(each, weights[0])
     assert not np.array_equal(weights[4], weights[0])
@@ -236,11 +237,11 @@ def test_every_architecture_takes_every_usual_shape(name: str, shape: tuple[int,
 @pytest.mark.parametrize("name", ["scattering", "resnet", "linear"])
 def test_the_other_architectures_train_and_load(run: Run, name: str) -> None:
     train(run, "--test", "test.npz", "--test-public", architecture=name, epochs="2").good()
-    network = network_at("model.safetensors")
+    network = load("model.safetensors")
     assert isinstance(network, Network)
     assert network.architecture == name
     other = architecture(name, (1, SIDE, SIDE), 3)
-    assert load("model.safetensors", other) == network.guarantee_
+    assert load_weights("model.safetensors", other) == network.guarantee_
     inputs = torch.rand(2, 1, SIDE, SIDE)
     torch.testing.assert_close(other(inputs), network.model(inputs))
 
@@ -310,7 +311,7 @@ def test_folders_to_test_on_are_matched_by_name(run: Run) -> None:
     def accuracy() -> float:
         words = ("--seed", "1", "--overwrite", "--test", "pictures", "--test-public")
         train(run, *words, epsilon="2").good()
-        return float(network_at("model.safetensors").evaluations[0]["figures"]["accuracy"])
+        return float(load("model.safetensors").evaluations_[0]["figures"]["accuracy"])
 
     pictures("pictures", ("0", "1", "2"), 5)
     assert accuracy() > 0.8
@@ -351,7 +352,7 @@ def test_a_run_on_folders_goes_on_with_their_names(run: Run, monkeypatch: pytest
     Path("pictures/else").rmdir()
     Path("pictures/high").rename("gone")
     train(run, *RESUME, **OF_PICTURES).good()
-    network = network_at("model.safetensors")
+    network = load("model.safetensors")
     assert (network.classes_, network.shape) == (("high", "low", "middle"), (1, 12, 12))
 
 
@@ -454,9 +455,9 @@ def test_what_is_wrong_is_said_before_anything_is_charged(
 
 
 def test_without_torch_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.jobs import opening
+    from tacit.models import registry
 
-    monkeypatch.setattr(opening, "find_spec", lambda name: None)
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
     outcome = train(run)
     assert outcome.code == 2
     assert outcome.err == (
@@ -507,7 +508,7 @@ def test_stopped_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.out.replace("again.safetensors", "model.safetensors") == done.out
     with Ledger.open("study.db") as ledger:
         assert ledger.spent().epsilon <= 3.0
-    one, two = (network_at(name) for name in ("model.safetensors", "again.safetensors"))
+    one, two = (load(name) for name in ("model.safetensors", "again.safetensors"))
     for mine, other in zip(one.model.parameters(), two.model.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0)
 
@@ -548,7 +549,7 @@ def test_a_run_goes_on_with_what_it_was_started_with(run: Run, monkeypatch: pyte
     done = train(run, *RESUME, **bare).good()
     assert rates
     assert set(rates) == {(0.3, None)}
-    network = network_at("model.safetensors")
+    network = load("model.safetensors")
     assert (network.prepare.mean, network.prepare.std) == ((0.4,), (0.3,))
     said = dict(network.run)
     assert said["optimiser"] == "sgd, lr 0.3, momentum 0.5"
@@ -594,7 +595,7 @@ def test_the_same_options_again_are_no_others(run: Run, monkeypatch: pytest.Monk
     begun(run, monkeypatch, *same)
     more = ("--lr", "0.001", "--std", "1", "--dataset", "default", "--label", "mlp run")
     train(run, *RESUME, *same, *more, "--sampling", "poisson").good()
-    assert dict(network_at("model.safetensors").run)["optimiser"] == "adam, lr 0.001"
+    assert dict(load("model.safetensors").run)["optimiser"] == "adam, lr 0.001"
 
 
 def test_only_the_examples_and_the_checkpoint_of_a_run_go_on(
@@ -609,7 +610,7 @@ def test_only_the_examples_and_the_checkpoint_of_a_run_go_on(
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     own = Trainer(model, torch.nn.CrossEntropyLoss(), optimizer, plan, checkpoint="own.safetensors")
     own.fit((torch.zeros(9, 2), torch.zeros(9, dtype=torch.long)))
-    own.save("weights.safetensors")
+    save(own, "weights.safetensors")
     for name, told in (
         ("own.safetensors", "not the checkpoint of a run of tacit train"),
         ("weights.safetensors", "not the checkpoint of a run of tacit train"),
@@ -659,7 +660,7 @@ def test_stopped_without_a_checkpoint_keeps_what_was_paid(run: Run, monkeypatch:
     stopped = train(run)
     assert stopped.code == 130
     assert "Stopped after step 1 of 25; all are charged." in stopped.out
-    assert dict(network_at("model.safetensors").run)["stopped"] == "after step 1"
+    assert dict(load("model.safetensors").run)["stopped"] == "after step 1"
 
 
 def test_every_setting_is_used_and_a_seed_repeats(run: Run) -> None:
@@ -670,7 +671,7 @@ def test_every_setting_is_used_and_a_seed_repeats(run: Run) -> None:
     first = train(run, *words, epsilon="1").good()
     train(run, *words, epsilon="1", out="again.safetensors").good()
     assert (first.out, first.err) == ("", "")
-    one, two = (network_at(name) for name in ("model.safetensors", "again.safetensors"))
+    one, two = (load(name) for name in ("model.safetensors", "again.safetensors"))
     for mine, other in zip(one.model.parameters(), two.model.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0)
     said = dict(one.run)
@@ -693,10 +694,8 @@ def test_replace_one_takes_the_number_of_examples_as_public(run: Run) -> None:
 
 def test_weights_of_other_models_are_inspected_but_not_used(run: Run) -> None:
     train(run).good()
-    guarantee = network_at("model.safetensors").guarantee_
-    from tacit.training import save
-
-    save(torch.nn.Linear(3, 2), "own.safetensors", guarantee)
+    guarantee = load("model.safetensors").guarantee_
+    save_weights(torch.nn.Linear(3, 2), "own.safetensors", guarantee)
     shown = run("inspect", "own.safetensors").good().out
     assert "ε = 3, δ = 1e-05" in shown
     assert "not named in the file" in shown

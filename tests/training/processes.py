@@ -207,7 +207,7 @@ def charges(rank: int, folder: Path) -> dict[str, Any]:
     ledger = tacit.Ledger.open(folder / "ledger.db", budget=tacit.Budget(epsilon=1.5, delta=2e-5))
     trainer, rows = linear(made, ledger, random_state=1), Watched(40)
     trainer.fit(rows)
-    trainer.save(folder / "model.safetensors")
+    tacit.save(trainer, folder / "model.safetensors")
     distributed.barrier()
     refused, unread = linear(made, ledger), Watched(40)
     return {
@@ -326,7 +326,7 @@ def sharded(rank: int, folder: Path) -> dict[str, Any]:
             if not resume:
                 trainer.callbacks = (lambda progress: progress.stop() if progress.step == 2 else None,)
             trainer.fit((words, targets), resume=resume)
-    trainer.save(folder / "whole.safetensors")
+    tacit.save(trainer, folder / "whole.safetensors")
     noisy = nn.Linear(*WIDE, bias=False)
     fully_shard(noisy)
     before = weights(noisy)

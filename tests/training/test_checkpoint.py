@@ -14,7 +14,7 @@ from torch import nn
 
 import tacit
 from tacit.errors import InvalidValue, LedgerError, ModelUnreadable
-from tacit.training import Quantile, Trainer, load
+from tacit.training import Quantile, Trainer, load_weights
 from tacit.training import step as steps
 from training.test_trainer import data, network, plan, trainer
 
@@ -171,7 +171,7 @@ def test_weights_without_their_charge_are_refused(tmp_path: Path, ledger: tacit.
             run(path, other).fit(data(), resume=True)
         assert not other.entries()
     with pytest.raises(ModelUnreadable, match="checkpoint of a run"):
-        load(path, network())
+        load_weights(path, network())
 
 
 def test_another_plan_or_file_is_refused(tmp_path: Path, ledger: tacit.Ledger) -> None:

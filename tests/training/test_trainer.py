@@ -24,7 +24,7 @@ import tacit
 from tacit import events
 from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTestFailed
 from tacit.randomness import Source
-from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load, noise
+from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load_weights, noise
 from tacit.training import step as steps
 from tacit.training.isolation.selftest import draws_numbers
 
@@ -741,17 +741,17 @@ def test_memory_that_runs_out_only_makes_smaller_parts(monkeypatch: pytest.Monke
 
 def test_saved_weights_carry_their_guarantee(tmp_path: Path) -> None:
     made = trainer().fit(data())
-    made.save(tmp_path / "m.safetensors")
+    tacit.save(made, tmp_path / "m.safetensors")
     fresh = network()
-    assert load(tmp_path / "m.safetensors", fresh) == made.guarantee
+    assert load_weights(tmp_path / "m.safetensors", fresh) == made.guarantee
     assert torch.equal(fresh[0].weight, made.model[0].weight)
     with pytest.raises(tacit.TacitError, match="exists"):
-        made.save(tmp_path / "m.safetensors")
+        tacit.save(made, tmp_path / "m.safetensors")
 
 
 def test_nothing_for_the_curator_is_in_a_file(tmp_path: Path) -> None:
     made = trainer(checkpoint=tmp_path / "run.safetensors").fit(data())
-    made.save(tmp_path / "m.safetensors")
+    tacit.save(made, tmp_path / "m.safetensors")
     figures = made.private_diagnostics
     assert figures is not None
     for file in tmp_path.iterdir():
@@ -765,7 +765,7 @@ def test_altered_and_strange_files_are_refused(tmp_path: Path) -> None:
 
     made = trainer().fit(data())
     path = tmp_path / "m.safetensors"
-    made.save(path)
+    tacit.save(made, path)
     content = path.read_bytes()
     for name, changed in {
         "weights": content[:-1] + bytes([content[-1] ^ 1]),
@@ -775,14 +775,14 @@ def test_altered_and_strange_files_are_refused(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_bytes(changed)
         with pytest.raises(ModelUnreadable):
-            load(tmp_path / name, network())
+            load_weights(tmp_path / name, network())
     save_file(network().state_dict(), tmp_path / "plain")
     with pytest.raises(ModelUnreadable, match="no guarantee"):
-        load(tmp_path / "plain", network())
+        load_weights(tmp_path / "plain", network())
     with pytest.raises(InvalidValue, match="same parameters"):
-        load(path, nn.Linear(3, 2))
+        load_weights(path, nn.Linear(3, 2))
     with pytest.raises(ModelUnreadable):
-        load(tmp_path / "missing", network())
+        load_weights(tmp_path / "missing", network())
 
 
 def test_before_a_run_there_is_no_guarantee() -> None:

@@ -12,12 +12,9 @@ from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import Planned, PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
-from tacit.evaluation.evaluate import Evaluation, evaluate
-from tacit.models.saving import describe, load, register, save
 
 __all__ = [
     "ESTIMATORS",
-    "Evaluation",
     "Features",
     "Known",
     "LinearRegression",
@@ -27,11 +24,6 @@ __all__ = [
     "Preprocessor",
     "PrivateEstimator",
     "Ridge",
-    "describe",
-    "evaluate",
     "known",
-    "load",
     "noise",
-    "register",
-    "save",
 ]

@@ -1,13 +1,13 @@
-"""Tallies: what is counted of a model's predictions on hold-out rows, in blocks of fixed cells.
+"""Tallies: predictions on hold-out rows, counted in blocks of fixed cells.
 
-Each row falls into exactly one cell of every block, one cell of each being for rows that count nowhere. What
-the cells are is public; only :meth:`Task.measure` sees rows.
+Each row falls into exactly one cell of every block; one cell of each block takes the rows that no figure
+uses. The cells are public; only :meth:`Tally.measure` sees rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,11 @@ from tacit import _validate
 from tacit.data import given
 from tacit.errors import InvalidValue
 from tacit.evaluation import figures as made
-from tacit.evaluation.asking import Asking, Read
+from tacit.evaluation.scoring import Read, Scorer
 from tacit.randomness import Source
 from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
 
-__all__ = ["DRAWS", "Task", "task_of"]
+__all__ = ["DRAWS", "Tally", "tally_of"]
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -39,15 +39,15 @@ _CONFIDENCE_BINS = 10
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is counted: public facts alone."""
+class Tally:
+    """The cells that are counted, from public facts alone."""
 
     kind: str
     classes: tuple[Any, ...]
     bins: int
     scored: str
     """``"probability"``, ``"decision"``, or ``"none"`` where the model only predicts."""
-    groups_of: Mapping[str, tuple[Any, ...]]
+    groups: Mapping[str, tuple[Any, ...]]
     bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
@@ -65,7 +65,7 @@ class Task:
         else:
             confident = {"confidence": 2 * _CONFIDENCE_BINS + 1} if self.scored == "probability" else {}
             first = {**confident, "confusion": len(self.classes) ** 2 + 1}
-        by_group = {f"by {name}": len(each) * self.outcomes + 1 for name, each in self.groups_of.items()}
+        by_group = {f"by {name}": len(each) * self.outcomes + 1 for name, each in self.groups.items()}
         return {**first, **by_group}
 
     def sensitivity(self, relation: Relation, norm: int) -> float:
@@ -77,16 +77,16 @@ class Task:
         blocks = len(self.blocks)
         return histogram_sensitivity(relation, norm) * (blocks if norm == 1 else math.sqrt(blocks))
 
-    def asked(self, model: Any, bounds: Any = None) -> Asking:
-        """What a model is asked about each row, by what it is able to answer."""
+    def scorer(self, model: Any, bounds: Any = None) -> Scorer:
+        """How the model scores rows: by probabilities, decisions or predictions, whichever it has first."""
         if self.kind == "regression":
-            return Asking(model, "predict", 1, _numbers(1), bounds)
+            return Scorer(model, "predict", 1, _numbers(1), bounds)
         count = len(self.classes)
         if self.scored == "probability":
-            return Asking(model, "predict_proba", count, _numbers(count), bounds)
+            return Scorer(model, "predict_proba", count, _numbers(count), bounds)
         if self.scored == "decision":
-            return Asking(model, "decision_function", count, _numbers(count) if count > 2 else _odds, bounds)
-        return Asking(model, "predict", count, _votes(self.classes), bounds)
+            return Scorer(model, "decision_function", count, _numbers(count) if count > 2 else _odds, bounds)
+        return Scorer(model, "predict", count, _votes(self.classes), bounds)
 
     def measure(
         self,
@@ -104,7 +104,7 @@ class Task:
         even the cell for rows that fall nowhere may see them.
         """
         keep = np.ones(len(y), dtype=bool) if keep is None else keep
-        scores, valid = self.asked(model, bounds).scores(X, len(y), public)
+        scores, valid = self.scorer(model, bounds).scores(X, len(y), public)
         scores, valid = scores[keep], valid[keep]
         if self.kind == "regression":
             return self._sums(scores[:, 0], y[keep], valid, public)
@@ -129,7 +129,7 @@ class Task:
                 top = np.clip(np.nan_to_num(scores.max(axis=1, initial=0.0)), 0.0, 1.0)
                 place = np.clip(np.ceil(top * _CONFIDENCE_BINS).astype(np.int64) - 1, 0, _CONFIDENCE_BINS - 1)
                 vectors.insert(0, _counted(2 * place + outcome, valid, 2 * _CONFIDENCE_BINS))
-        for name, categories in self.groups_of.items():
+        for name, categories in self.groups.items():
             group = given.places(labels[name][keep], categories)
             cells = len(categories) * self.outcomes
             vectors.append(_counted(group * self.outcomes + outcome, valid & (group >= 0), cells))
@@ -158,12 +158,12 @@ class Task:
         scale = _STEPS if self.kind == "regression" else 1
         return dict(zip(self.blocks, np.split(vector / scale, ends, axis=-1), strict=True))
 
-    def with_total(self, vector: Array, rows: int) -> Array:
+    def with_total(self, vector: Array, population: int) -> Array:
         """The nearest vector whose blocks add up to a public number of rows."""
         if self.kind == "regression":
-            return np.array([rows * _STEPS, *vector[1:]])
+            return np.array([population * _STEPS, *vector[1:]])
         return np.concatenate(
-            [block + (rows - block.sum()) / len(block) for block in self.split(vector).values()]
+            [block + (population - block.sum()) / len(block) for block in self.split(vector).values()]
         )
 
     def figures(self, vector: Array) -> made.Figures:
@@ -178,7 +178,7 @@ class Task:
         else:
             confident = blocks.get("confidence")
             found = made.multiclass(confident, blocks["confusion"], len(self.classes), _CONFIDENCE_BINS)
-        for name, categories in self.groups_of.items():
+        for name, categories in self.groups.items():
             found.update(made.group_figures(name, blocks[f"by {name}"], categories, self.outcomes))
         return found
 
@@ -227,7 +227,7 @@ class Task:
                 found[name] = math.sqrt(ends[0]), math.sqrt(ends[1])
             elif name.endswith(" gap"):
                 attribute, what = name.removesuffix(" gap").rsplit(": ", 1)
-                keys = [f"{attribute}={category}: {what}" for category in self.groups_of[attribute]]
+                keys = [f"{attribute}={category}: {what}" for category in self.groups[attribute]]
                 one, two, three = (np.array([each[key] for key in keys]) for each in (own, centre, draws))
                 found[name] = made.gap_interval(one, two, three, confidence)
             else:
@@ -243,7 +243,7 @@ class Task:
     def by_group(self, figures: Mapping[str, float | None]) -> dict[str, dict[str, dict[str, float | None]]]:
         """The figures of groups, by name and category, and ``"gap"``."""
         nested: dict[str, dict[str, dict[str, float | None]]] = {}
-        for name, categories in self.groups_of.items():
+        for name, categories in self.groups.items():
             parts = {str(category): f"{name}={category}: " for category in categories}
             parts["gap"] = f"{name}: "
             nested[name] = {
@@ -254,14 +254,21 @@ class Task:
         return nested
 
 
-def task_of(
-    model: Any, bins: int, groups_of: Mapping[str, Any], target_bounds: Any, y: Array, public: bool
-) -> Task:
-    """What will be counted, from the model and the parameters."""
+def tally_of(
+    model: Any,
+    bins: int,
+    groups: Mapping[str, Sequence[Any]],
+    target_bounds: Any,
+    public: Array | None = None,
+) -> Tally:
+    """The cells for a model and public parameters; ``groups`` are declared categories by name.
+
+    ``public`` are the targets where these are public: a regressor's bounds are taken from them.
+    """
     if is_regressor(model):
-        if groups_of:
-            raise InvalidValue("groups_of", sorted(groups_of), "left out for a regressor")
-        return Task("regression", (), 0, "none", {}, _bounds(target_bounds, y if public else None))
+        if groups:
+            raise InvalidValue("groups", sorted(groups), "left out for a regressor")
+        return Tally("regression", (), 0, "none", {}, _bounds(target_bounds, public))
     if not is_classifier(model):
         raise InvalidValue("model", type(model).__name__, "a fitted classifier or regressor")
     classes = getattr(model, "classes_", None)
@@ -278,13 +285,12 @@ def task_of(
         else "none"
     )
     declared = {}
-    for name, pair in groups_of.items():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not len(pair[1]):
-            example = "groups_of={'sex': (labels, ['Female', 'Male'])}."
-            raise InvalidValue(f"groups_of[{name!r}]", type(pair).__name__, "labels and categories", example)
-        declared[str(name)] = tuple(pair[1])
+    for name, categories in groups.items():
+        if isinstance(categories, str) or not len(categories):
+            raise InvalidValue(f"categories of {name!r}", categories, "a list of declared categories")
+        declared[str(name)] = tuple(categories)
     kind = "two classes" if len(classes) == 2 else "more classes"
-    return Task(kind, tuple(classes), bins, scored, declared)
+    return Tally(kind, tuple(classes), bins, scored, declared)
 
 
 def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:

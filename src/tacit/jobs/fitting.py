@@ -19,7 +19,7 @@ from tacit.jobs.same import refuse_same_file
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
     from tacit.estimators.private import Planned, PrivateEstimator
-    from tacit.evaluation.evaluate import Evaluation
+    from tacit.evaluation import Evaluation
     from tacit.ledger import Payment
     from tacit.schema import Schema
 

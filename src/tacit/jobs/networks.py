@@ -29,7 +29,7 @@ from tacit.training.networks.network import Later, Network, Preparation
 from tacit.training.networks.settings import Settings, average_of, resumed, seeded_start
 
 if TYPE_CHECKING:
-    from tacit.evaluation.evaluate import Evaluation
+    from tacit.evaluation import Evaluation
 
 __all__ = ["ExampleTest", "Start", "TrainJob", "Trained", "started_with"]
 
@@ -154,6 +154,8 @@ class TrainJob(Job):
 
         ``bar`` shows the progress of the steps, None only on a terminal.
         """
+        from tacit import save
+
         network, place, found = self.network, self.out, None
         trainer = self._trained(say, bar)
         steps, stopped = trainer.step_number, trainer.step_number < self.planned.steps
@@ -163,14 +165,14 @@ class TrainJob(Job):
             raise TacitError("The run ended without a guarantee.", "Please report this.")
         if place is not None:
             place = files.kept(
-                lambda path, over: network.save(path, overwrite=over), place, self.overwrite, warn
+                lambda path, over: save(network, path, overwrite=over), place, self.overwrite, warn
             )
         if self.test is not None and not stopped:
-            with files.rescued(network.save, place, "model.safetensors", warn):
+            with files.rescued(lambda path: save(network, path), place, "model.safetensors", warn):
                 found = self.test.run(network, say)
-            network.evaluations.append(found.to_dict())
+            network.evaluations_ = (found,)
             if place is not None:
-                place = files.kept(lambda path, _: network.save(path, overwrite=True), place, True, warn)
+                place = files.kept(lambda path, _: save(network, path, overwrite=True), place, True, warn)
         return Trained(network, network.guarantee_, found, place, steps, stopped)
 
     def write_report(self, made: Trained) -> None:
@@ -227,26 +229,23 @@ class ExampleTest(ModelTest):
             raise InvalidValue("test", found.shape, f"examples of the shape {shape}")
         return cls(payment, str(path), epsilon, label, seed, others, found)
 
-    def _measured(self, model: Any) -> Evaluation:
-        from tacit import evaluate as measure
+    def run(self, model: Any, say: Say) -> Evaluation:
+        """Charge, read, measure; classes go by their names."""
+        return replace(super().run(model, say), classes=tuple(model.classes_))
 
+    def _measured(self, model: Any) -> Any:
+        """A classifier of the network's probabilities, which are computed where the examples are read."""
+        return Scores(len(model.classes_))
+
+    def _read(self, model: Any) -> tuple[Any, Any, Any, Any]:
+        """Probabilities and labels of the private examples. Called inside the charge."""
         inputs, labels = self.found.read()
         if labels is None:
             raise TacitError(f"{self.source} holds no labels.", "Name a file with labels.")
         known = self.trained_on if self.others else None
         if known is not None and _digest(inputs, labels) == _digest(*known.read()):
             raise refusal(self.source, "examples")
-        found = measure(
-            Scores(len(model.classes_)),
-            model.predict_proba(inputs),
-            valid_labels(labels, len(model.classes_)),
-            epsilon=self.epsilon,
-            public=self.epsilon is None,
-            label=self.label,
-            random_state=self.seed,
-            relation=self.payment.relation,
-        )
-        return replace(found, classes=tuple(model.classes_))
+        return model.predict_proba(inputs), valid_labels(labels, len(model.classes_)), None, None
 
 
 def _digest(inputs: Any, labels: Any) -> str:

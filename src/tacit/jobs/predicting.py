@@ -6,10 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidValue
-from tacit.jobs.opening import is_network, model_at, need_named, preprocessor_of
+from tacit.jobs.opening import named_network, opened_model
+
+if TYPE_CHECKING:
+    from tacit.data.preprocessor import Preprocessor
 
 __all__ = ["Predicted", "predict"]
 
@@ -44,16 +47,17 @@ def predict(
     examples, of the array ``inputs`` in an .npz file, and no labels. The guarantee of a model covers the
     people it was fitted to, whatever it is used for. It does not cover the people in these rows.
     """
-    fitted, place = model_at(model), Path(model)
-    if is_network(place):
-        return _by_network(need_named(fitted, place), Path(source), inputs, proba)
-    return _by_schema(fitted, place, source, delimiter, proba)
+    fitted, maker = opened_model(model)
+    if maker is None:
+        return _by_network(named_network(fitted, Path(model)), Path(source), inputs, proba)
+    return _by_schema(fitted, maker, Path(model), source, delimiter, proba)
 
 
-def _by_schema(fitted: Any, model: Path, source: Any, delimiter: str, proba: bool) -> Predicted:
+def _by_schema(
+    fitted: Any, maker: Preprocessor, model: Path, source: Any, delimiter: str, proba: bool
+) -> Predicted:
     from tacit.data.rows import prepare, rows
 
-    maker = preprocessor_of(fitted, model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise InvalidValue(
             "model", str(model), "one with probabilities, such as logistic", "Leave proba= out."

@@ -10,7 +10,6 @@ from typing import Any
 
 from tacit.jobs.books import Place
 from tacit.jobs.files import spare
-from tacit.jobs.opening import model_at
 from tacit.ledger import Ledger
 from tacit.schema import write
 
@@ -34,7 +33,9 @@ def report(
     """
     place = Path(out)
     spare(place, overwrite)
-    fitted, others = model_at(model), [(model_at(path), Path(path).name) for path in compare]
+    from tacit import load
+
+    fitted, others = load(model), [(load(path), Path(path).name) for path in compare]
     with ExitStack() as stack:
         books: list[Ledger] = []
         if isinstance(ledger, Ledger):

@@ -13,14 +13,14 @@ from tacit import _validate, events
 from tacit.errors import InvalidValue, TacitError
 from tacit.jobs import books
 from tacit.jobs.job import Due, Job, Say, silent, whole
-from tacit.jobs.opening import is_network, model_at, need_named, preprocessor_of
+from tacit.jobs.opening import named_network, opened_model
 from tacit.jobs.same import digest_of, refusal
 from tacit.ledger import Payment
 from tacit.relations import Unit
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
-    from tacit.evaluation.evaluate import Evaluation
+    from tacit.evaluation import Evaluation
     from tacit.schema import Schema
 
 __all__ = [
@@ -90,19 +90,34 @@ class ModelTest:
 
     def run(self, model: Any, say: Say) -> Evaluation:
         """Charge, read, measure."""
-        say(f"Testing it on {self.source}")
-        due = self.due()
-        if due is None:
-            return self._measured(model)
-        with self.payment.charge(due.event, due.label, noise=due.noise):
-            found = self._measured(model)
-        made = found.guarantee
-        if made is None or made.event != self.event:
-            raise TacitError("The test did something else than what was charged.", "Please report this.")
-        return replace(found, guarantee=replace(made, unit=self.payment.unit))
+        from tacit.evaluation import evaluate_rows
 
-    def _measured(self, model: Any) -> Evaluation:
-        """Read the rows and measure the model on them, inside the charge."""
+        say(f"Testing it on {self.source}")
+        found = evaluate_rows(
+            self._measured(model),
+            lambda: self._read(model),
+            epsilon=self.epsilon,
+            public=self.epsilon is None,
+            ledger=None if self.epsilon is None else self.payment.ledger,
+            label=self.label,
+            random_state=self.seed,
+            relation=self.payment.relation,
+            **self._public(),
+        )
+        if self.epsilon is not None and (found.guarantee is None or found.guarantee.event != self.event):
+            raise TacitError("The test did something else than what was planned.", "Please report this.")
+        return found
+
+    def _public(self) -> dict[str, Any]:
+        """What is public about the rows, for the evaluation."""
+        return {}
+
+    def _measured(self, model: Any) -> Any:
+        """The model that is measured on the rows that were read."""
+        return model
+
+    def _read(self, model: Any) -> tuple[Any, Any, Any, Any]:
+        """The private rows: inputs, targets, units and labels of groups. Called inside the charge."""
         raise NotImplementedError
 
 
@@ -134,28 +149,29 @@ class RowTest(ModelTest):
         self.opened = prepare(self.source, self.schema, self.columns, delimiter=delimiter)
         stack.callback(self.opened.close)
 
-    def _measured(self, model: Any) -> Evaluation:
-        from tacit import evaluate as measure
+    def _public(self) -> dict[str, Any]:
+        """Bounds of the target, the groups' categories, and whether units have several rows."""
+        return {
+            "groups": {name: maker.classes or () for name, maker in self._by.items()},
+            "target_bounds": self.maker.target_bounds,
+            "units": self.schema.unit.column is not None,
+            "rows_per_unit": self.schema.unit.rows,
+        }
+
+    @property
+    def _by(self) -> dict[str, Preprocessor]:
+        return {name: type(self.maker)(self.schema, target=name) for name in self.groups}
+
+    def _read(self, model: Any) -> tuple[Any, Any, Any, Any]:
+        """The private rows. Called inside the charge."""
         from tacit.data.rows import UNIT, rows
 
         frame, maker = rows(self.opened, self.schema, self.columns), self.maker
         if self.others and self.fitted_to is not None and digest(frame, maker) == self.fitted_to:
             raise refusal(self.source)
-        by = {name: type(maker)(self.schema, target=name) for name in self.groups}
-        return measure(
-            model,
-            frame,
-            maker.target_values(frame),
-            epsilon=self.epsilon,
-            public=self.epsilon is None,
-            label=self.label,
-            groups_of={name: (each.target_values(frame), each.classes or ()) for name, each in by.items()},
-            target_bounds=maker.target_bounds,
-            random_state=self.seed,
-            relation=self.payment.relation,
-            groups=frame[UNIT] if UNIT in frame.columns else None,
-            rows_per_group=self.schema.unit.rows,
-        )
+        units = frame[UNIT] if UNIT in frame.columns else None
+        labels = {name: each.target_values(frame) for name, each in self._by.items()}
+        return frame, maker.target_values(frame), units, labels
 
 
 def columns_of(maker: Preprocessor) -> list[str]:
@@ -204,19 +220,18 @@ def plan_evaluate(
         _validate.epsilon(epsilon)
         if ledger is None:
             raise TacitError("Private rows are paid for from a ledger.", "Name it with ledger=.")
-    fitted, place = model_at(model), Path(model)
+    fitted, maker = opened_model(model)
     with ExitStack() as stack:
-        maker = None if is_network(place) else preprocessor_of(fitted, place)
         unit = Unit() if maker is None else maker.schema.unit
-        told = label or f"test of {place.name}"
+        told = label or f"test of {Path(model).name}"
         payment = Payment.agreed(None)
         if epsilon is not None and ledger is not None:
             payment = books.agreed(ledger, dataset, unit=unit, delta=0.0, label=told, stack=stack)
         if maker is None:
             from tacit.jobs.networks import ExampleTest
 
-            fitted = need_named(fitted, place)
-            test: ModelTest = ExampleTest.of(fitted, payment, Path(source), epsilon, told, random_state)
+            network = named_network(fitted, Path(model))
+            test: ModelTest = ExampleTest.of(network, payment, Path(source), epsilon, told, random_state)
         else:
             groups = declared(groups_by, maker.schema)
             test = RowTest(payment, os.fspath(source), epsilon, told, random_state, public, maker, groups)

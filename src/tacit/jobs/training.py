@@ -12,7 +12,6 @@ from tacit import _validate
 from tacit.errors import TacitError
 from tacit.jobs import books, files, testing
 from tacit.jobs.job import whole
-from tacit.jobs.opening import need_torch
 from tacit.relations import Unit
 
 if TYPE_CHECKING:
@@ -67,7 +66,9 @@ def plan_train(
     testing.check_options(test, test_epsilon, test_public, test_dataset)
     saved, page, run = (None if path is None else Path(path) for path in (out, report, checkpoint))
     _check_files(saved, page, run, resume, overwrite)
-    need_torch()
+    from tacit.models.registry import SAFETENSORS, require
+
+    require(SAFETENSORS)
     from tacit.data.examples import find
     from tacit.jobs.networks import TrainJob, started_with
 

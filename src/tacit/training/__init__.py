@@ -1,7 +1,8 @@
 """DP-SGD for PyTorch: any network, trained with a guarantee that is charged and kept.
 
 A :class:`Plan` holds the public facts of a run and turns them into noise; a :class:`Trainer` runs it,
-charged to a ledger; :func:`save` and :func:`load` keep the guarantee with the weights. Under it,
+charged to a ledger; :func:`tacit.save` keeps the guarantee with the weights, and :func:`load_weights` puts
+them into a module again. Under it,
 :func:`clipped_gradient_sum` is the engine: everything private about a step is in the sum it returns.
 :func:`check_model` refuses, before training, models in which one example reaches another's gradient,
 and :func:`replace_batchnorm` mends the usual cause.
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from tacit.training.networks.architectures import architecture
     from tacit.training.networks.scattering import Scattering
     from tacit.training.progress import Progress
-    from tacit.training.saving import load, save
+    from tacit.training.saving import load_weights, save_weights
     from tacit.training.step import PrivateDiagnostics
     from tacit.training.trainer import Trainer
 
@@ -60,9 +61,9 @@ __all__ = [
     "architecture",
     "check_model",
     "clipped_gradient_sum",
-    "load",
+    "load_weights",
     "replace_batchnorm",
-    "save",
+    "save_weights",
 ]
 
 _ON_FIRST_USE = {
@@ -73,9 +74,9 @@ _ON_FIRST_USE = {
     "architecture": "networks.architectures",
     "check_model": "isolation.checking",
     "clipped_gradient_sum": "gradients.engine",
-    "load": "saving",
+    "load_weights": "saving",
     "replace_batchnorm": "isolation.checking",
-    "save": "saving",
+    "save_weights": "saving",
 }
 
 

@@ -9,7 +9,7 @@ found
 - by the module that holds it: a copy or a pickle of the model takes the mark along;
 - by content: weights that were released in this process are recognised by a few of their numbers,
   however they were carried from one model into another (:class:`Trace`);
-- by the file: :func:`tacit.training.save` and checkpoints write the runs down, and loading marks the model.
+- by the file: :func:`tacit.save` and checkpoints write the runs down, and loading marks the model.
 
 Two kinds of weights cannot be followed, and every guarantee assumes that there are none: weights that left
 the process by other means than these files, and weights that were copied and then changed.

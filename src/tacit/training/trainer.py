@@ -5,7 +5,7 @@ What users call is here; :mod:`tacit.training.run` has the order in which things
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
+from tacit.models.registry import register_writer
 from tacit.randomness import Source
 from tacit.training.account import Account
 from tacit.training.averaging import Average
@@ -193,8 +194,8 @@ class Trainer:
         """End the run after the current step; what is not charged yet stays in the budget."""
         self._run.stopping = True
 
-    def save(self, path: PATH, *, overwrite: bool = False) -> None:
-        """Write the model's weights and the guarantee into one safetensors file.
+    def _save(self, path: PATH, *, overwrite: bool, evaluations: Sequence[Any]) -> None:
+        """Write the model's weights and the guarantee into one safetensors file, for :func:`tacit.save`.
 
         Of several processes the first writes it. A sharded model has to be saved by all of them.
         """
@@ -202,7 +203,7 @@ class Trainer:
         group = self._run.state.group
         whole = group.gathered(self.model.state_dict())
         if group.rank == 0:
-            write(path, whole, kept_facts(self.model, self.guarantee), overwrite=overwrite)
+            write(path, whole, kept_facts(self.model, self.guarantee, evaluations), overwrite=overwrite)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -279,3 +280,6 @@ def _check_optimizer(model: nn.Module, optimizer: Any) -> None:
             "optimizer", type(optimizer), "over the parameters of this model and no others",
             "Make it after the last change to the model, from model.parameters().",
         )  # fmt: skip
+
+
+register_writer(Trainer, Trainer._save)
