@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tacit import events
 from tacit.cli.ledger import app
-from tacit.errors import InvalidValue, LedgerExists, LedgerMissing, TacitError
+from tacit.errors import InvalidValue, LedgerCorrupted, LedgerExists, LedgerMissing, TacitError
 from tacit.ledger import Budget, Ledger
 from tacit.relations import Unit
 
@@ -96,6 +96,28 @@ def test_export(study: Path, folder: Path):
     assert run("export", study, "--out", folder / "out.jsonl").exit_code == 0
     assert (folder / "out.jsonl").read_text().splitlines() == lines
     assert isinstance(run("export", study, "--out", folder / "no" / "out").exception, TacitError)
+
+
+def test_an_emptied_file_is_told_as_such_by_every_command(path: Path):
+    """None of them advises to make a ledger, which init would refuse to do there."""
+    path.touch()
+    for words in (("init", path, "--epsilon", 3), ("show", path), ("export", path)):
+        told = run(*words).exception
+        assert isinstance(told, LedgerCorrupted)
+        assert "a ledger in it has been emptied, or none was begun" in str(told)
+        assert "delete the file" in str(told)
+    verified = run("verify", path)
+    assert verified.exit_code == 1
+    assert "a ledger in it has been emptied" in verified.stderr
+
+
+def test_export_replaces_a_file_only_if_told(study: Path, folder: Path):
+    place = folder / "out.jsonl"
+    place.write_text("mine")
+    assert "add overwrite=True" in str(run("export", study, "--out", place).exception)
+    assert place.read_text() == "mine"
+    assert run("export", study, "--out", place, "--overwrite").exit_code == 0
+    assert place.read_text().splitlines() == run("export", study).output.splitlines()
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "export"])
