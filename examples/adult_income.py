@@ -67,7 +67,7 @@ def fit_words(files: datasets.Files, folder: Path, name: str, seed: int | None) 
         words += ["--transform", transform]
     words += ["--test", str(files.test), "--test-epsilon", f"{tested:g}", "--test-dataset", other]
     if name == next(iter(MODELS)):
-        words += ["--groups-by", GROUPS, "--intervals", "0.1"]
+        words += ["--groups-by", GROUPS, "--interval-share", "0.1"]
     else:
         words += ["--quiet"]
     return [*words, *([] if seed is None else ["--seed", str(seed)])]

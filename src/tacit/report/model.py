@@ -294,7 +294,7 @@ def _weights(facts: Facts) -> list[Section]:
         f" The {CONFIDENCE:.0%} intervals include the privacy noise; about "
         f"{math.ceil(len(found) * (1 - CONFIDENCE))} of the {len(found)} may miss the true coefficient."
         if ends
-        else " Intervals are not available for this model (tacit fit --intervals buys some); small "
+        else " Intervals are not available for this model (tacit fit --interval-share buys some); small "
         "coefficients may be noise."
     )
     what = f"the {kind} of {label}" if label else "the prediction"
