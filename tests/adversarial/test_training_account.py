@@ -222,10 +222,10 @@ def test_a_run_cut_off_between_claim_and_file_goes_on(
     path = tmp_path / "run"
     real = Checkpoint.write
 
-    def write(self: Any, trainer: Any, step: int, reserved: int) -> None:
-        if step == 8:
+    def write(self: Any, state: Any, reserved: int) -> None:
+        if state.taken == 8:
             raise PowerCut
-        real(self, trainer, step, reserved)
+        real(self, state, reserved)
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "write", write)

@@ -43,8 +43,8 @@ class Account:
     claims its steps as it pays for them. Shuffled epochs are claimed whole, since a batch of one is no sample
     by itself. A run that is stopped in order gives back the steps that it claimed and did not take.
 
-    Without a ledger the same holds within one process; the guarantee then assumes that no copy of a
-    checkpoint is gone on from in another process. With a ledger it assumes that there is one ledger: a copy
+    Without a ledger the same holds within one process; the guarantee then assumes that no other process
+    continues the run from a copy of a checkpoint. With a ledger it assumes that there is one ledger: a copy
     of the ledger's file does not know what is claimed in the other. Of several processes that train together
     the first reads and writes the ledger, and all of them get its answer or its refusal.
     """
@@ -79,8 +79,9 @@ class Account:
         self._name_run(self.group.together(self._new))
 
     def _new(self) -> str:
-        by_epoch = self.ledger is not None and self.plan.charge == "epoch"
-        if by_epoch and any(entry.mode == "basic" for entry in self.ledger.entries()):  # type: ignore[union-attr]
+        """The number of a new run; epochs are not charged one by one where the ledger adds up ε and δ."""
+        entries = self.ledger.entries() if self.ledger is not None and self.plan.charge == "epoch" else ()
+        if any(entry.mode == "basic" for entry in entries):
             raise InvalidValue(
                 "plan.charge", "epoch", "'run' in a ledger that adds up ε and δ",
                 "Epochs add up well only under a Rényi filter: open another ledger with "

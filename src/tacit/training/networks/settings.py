@@ -109,14 +109,14 @@ class Settings:
         """What the run does, in words."""
         batch = {
             "poisson": f"each example with probability {plan.sampling_rate:.4g}, {plan.batch_size} expected",
-            "shuffle": f"the examples in turn, about {plan.batch_size}",
+            "shuffle": f"one random part of the epoch's examples, about {plan.batch_size}",
             "fixed": f"{plan.batch_size} drawn at random",
         }[plan.sampling]
         clip = {
             "flat": "gradients longer than {0:g} shortened to it",
-            "per-layer": "gradients shortened to {0:g} in all, each parameter's to an equal part",
+            "per-layer": "gradients shortened to {0:g} in all, with an equal share for each parameter",
             "automatic": "every gradient made about {0:g} long",
-            "quantile": "gradients shortened to their median, for a part of the noise; {0:g} at first",
+            "quantile": "gradients longer than a noisy median, {0:g} at first, shortened to it",
         }[self.clipping]
         momentum = f", momentum {self.momentum:g}" if self.optimizer == "sgd" else ""
         average: dict[Any, str] = {None: "none", "tail": "of the second half of the steps"}
@@ -132,7 +132,7 @@ class Settings:
         )
 
     def trainer(self, network: Network, plan: Plan, ledger: Ledger | None, **options: Any) -> Trainer:
-        """The trainer of the trainable part of a network; ``options`` are Trainer's."""
+        """The trainer of the trainable part of a network; ``options`` are handed to :class:`Trainer`."""
         _, model = network.split()
         makers: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         optimizer = (
@@ -190,7 +190,7 @@ def _shown(value: Any) -> str:
 
 
 def average_of(given: float | str | None) -> float | str | None:
-    """A decay, "tail" or None, from those or from text."""
+    """A decay, "tail" or None, given as such or as the text of an option."""
     if given in (None, "tail"):
         return given
     if given == "none":
