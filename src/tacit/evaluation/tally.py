@@ -52,12 +52,12 @@ class Tally:
 
     @property
     def outcomes(self) -> int:
-        """How many outcomes a group is counted by."""
+        """How many cells each group has: prediction × class for two classes, else wrong and right."""
         return 4 if self.kind == "two classes" else 2
 
     @property
     def blocks(self) -> dict[str, int]:
-        """The number of cells of each block, the last being for rows that count nowhere."""
+        """The number of cells of each block; the last cell takes the rows that no figure uses."""
         if self.kind == "regression":
             return {"sums": 6}
         if self.kind == "two classes":
@@ -98,10 +98,10 @@ class Tally:
         public: bool,
         bounds: Any = None,
     ) -> tuple[Int64, dict[str, float]]:
-        """The exact vector; for public rows also the figures that bins and rounding would blur.
+        """The exact counts; for public rows also the figures that bins and rounding would make inexact.
 
-        Rows that are not to ``keep`` count nowhere at all: as one unit may have any number of them, not
-        even the cell for rows that fall nowhere may see them.
+        Rows that are not to ``keep`` are left out of every cell. A unit may have any number of them, so not
+        even the cell for unused rows may count them.
         """
         keep = np.ones(len(y), dtype=bool) if keep is None else keep
         scores, valid = self.scorer(model, bounds).scores(X, len(y), public)
@@ -153,7 +153,7 @@ class Tally:
         return np.array([int(np.rint(each * _STEPS).astype(np.int64).sum()) for each in columns]), free
 
     def split(self, vector: Array) -> dict[str, Float64]:
-        """The blocks, over the last axis."""
+        """The blocks of a vector by name; axes before the last are repetitions."""
         ends = np.cumsum(list(self.blocks.values()))[:-1]
         scale = _STEPS if self.kind == "regression" else 1
         return dict(zip(self.blocks, np.split(vector / scale, ends, axis=-1), strict=True))
@@ -167,7 +167,7 @@ class Tally:
         )
 
     def figures(self, vector: Array) -> made.Figures:
-        """Every figure, over the last axis."""
+        """Every figure by name; axes before the last are repetitions."""
         blocks = self.split(vector)
         if self.kind == "regression":
             return made.regression(blocks["sums"], self.bounds[1] - self.bounds[0])
@@ -189,7 +189,7 @@ class Tally:
         return 0.0, self.bounds[1] - self.bounds[0] if self.kind == "regression" else 1.0
 
     def simulated(self, vector: Array, noise: Any, source: Source) -> tuple[Float64, Float64]:
-        """A plausible truth behind what was released, and releases from other rows of the same source."""
+        """Counts that may be behind the released ones, and simulated releases from other rows like these."""
         counts = self.kind != "regression"
         truths, samples = [], []
         for block in self.split(vector).values():
@@ -204,7 +204,10 @@ class Tally:
         return np.concatenate(truths) * scale, drawn
 
     def off_by(self, vector: Array) -> Float64 | None:
-        """The calibration error times the number of rows: a norm, so errors obey the triangle inequality."""
+        """The calibration error times the number of rows, a seminorm of the counts.
+
+        None where the model has no probabilities.
+        """
         blocks = self.split(vector)
         if self.scored != "probability":
             return None
@@ -215,7 +218,7 @@ class Tally:
     def intervals(
         self, vector: Array, values: Mapping[str, float], truth: Float64, drawn: Float64, confidence: float
     ) -> dict[str, tuple[float, float]]:
-        """Where each figure lies, from what was released and simulations of it."""
+        """The confidence interval of each figure, from the released vector and simulations of it."""
         own, centre, draws = (self.figures(each) for each in (vector, truth, drawn))
         found = {}
         for name, value in values.items():
@@ -241,7 +244,7 @@ class Tally:
         return found
 
     def by_group(self, figures: Mapping[str, float | None]) -> dict[str, dict[str, dict[str, float | None]]]:
-        """The figures of groups, by name and category, and ``"gap"``."""
+        """The figures of groups by name and category, with the gap of each under ``"gap"``."""
         nested: dict[str, dict[str, dict[str, float | None]]] = {}
         for name, categories in self.groups.items():
             parts = {str(category): f"{name}={category}: " for category in categories}
@@ -307,7 +310,7 @@ def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:
 
 
 def _numbers(width: int) -> Read:
-    """So many numbers for each row."""
+    """A reader of ``width`` numbers for each row."""
 
     def read(output: Any, rows: int) -> Float64:
         return given.real(np.ravel(output)).reshape(rows, width)
@@ -316,14 +319,14 @@ def _numbers(width: int) -> Read:
 
 
 def _odds(output: Any, rows: int) -> Float64:
-    """One decision for each row, as the probabilities of two classes whose odds it is the logarithm of."""
+    """One decision for each row, read as log-odds: the probabilities of two classes."""
     decision = given.real(np.ravel(output)).reshape(rows)
     above = np.where(np.isfinite(decision), expit(decision), np.nan)
     return np.column_stack([1 - above, above])
 
 
 def _votes(classes: tuple[Any, ...]) -> Read:
-    """A 1 for the class that is predicted; NaN where that is none of the classes."""
+    """A reader of predictions: 1 for the predicted class, 0 for the others; NaN for an unknown class."""
 
     def read(output: Any, rows: int) -> Float64:
         labels = output if isinstance(output, np.ndarray) else given.column("predictions", output)
@@ -334,5 +337,5 @@ def _votes(classes: tuple[Any, ...]) -> Read:
 
 
 def _counted(cells: Array, valid: Array, number: int) -> Int64:
-    """Rows by cell, those that are not valid in one more."""
+    """The number of rows in each cell, and in one more cell that of the rows that are not valid."""
     return np.bincount(np.where(valid, cells, number), minlength=number + 1).astype(np.int64)

@@ -22,7 +22,10 @@ Array = NDArray[Any]
 
 
 def encoded(value: Any, arrays: list[Array]) -> Any:
-    """A value in JSON's terms: what JSON lacks is an object with a single key that begins with ``~``."""
+    """A value in JSON's terms; a type that JSON lacks becomes an object whose only key begins with ``~``.
+
+    Arrays are appended to ``arrays``, and the value holds their place.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, str)):
@@ -49,6 +52,7 @@ def encoded(value: Any, arrays: list[Array]) -> Any:
 
 
 def decoded(value: Any, arrays: Sequence[Any]) -> Any:
+    """The value that :func:`encoded` wrote; a code that is not in the closed list raises."""
     if isinstance(value, list):
         return [decoded(each, arrays) for each in value]
     if not isinstance(value, dict):

@@ -149,7 +149,7 @@ def _utility(facts: Facts) -> list[Section]:
     from tacit.report import plots
 
     heading, planned = "How good it is", "; ".join(facts.planned)
-    expected = [f"Expected, known before any row was read: {planned}."] if planned else []
+    expected = [f"Planned, before any row was read: {planned}."] if planned else []
     if not facts.evaluations:
         how = (
             "tacit train --test others.npz --test-epsilon 0.2"

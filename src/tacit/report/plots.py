@@ -117,14 +117,14 @@ def comparison_figure(comparison: Comparison, title: str) -> Figure:
 def attack_figure(
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], marks: Sequence[tuple[float, float]]
 ) -> Figure:
-    """Errors of the best membership attack: how often it misses, against how often it accuses wrongly.
+    """The trade-off curve of the best membership attack: misses against false alarms.
 
-    Up to two ``curves`` by name, and ``marks``: points of the last one to be named, each a share of false
-    alarms and of misses.
+    Up to two ``curves`` by name; ``marks`` are points of the last curve to be labelled, each a share of false
+    alarms and a share of misses.
     """
     figure, (axes,) = new_figure(
-        "wrongly says “was in the data” (type I error)",
-        "misses one who was (type II error)",
+        "false alarms: of people not in the data (type I error)",
+        "misses: of people in the data (type II error)",
         "No attack does better than the curve",
     )
     axes.plot(
@@ -152,7 +152,7 @@ def attack_figure(
 
 
 def profile_figure(points: Sequence[tuple[float, float]], stated: tuple[float, float]) -> Figure:
-    """δ against ε for promises that all hold, and the stated one."""
+    """The privacy profile: pairs of ε and δ that all hold, and the stated pair."""
     figure, (axes,) = new_figure("ε", "δ", "Pairs of ε and δ that hold together")
     axes.plot([point[0] for point in points], [point[1] for point in points], color="#009E73", linewidth=2.6)
     axes.plot(*[[value] for value in stated], "o", color="#222222", markersize=6)
