@@ -19,8 +19,8 @@ from tacit.data.preprocessor import Preprocessor
 from tacit.data.units import bounded_groups
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
-from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
 from tacit.estimators.linear import newton
+from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
 from tacit.estimators.linear.noise import PLACES, objective, output
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.evaluation.evaluate import evaluate

@@ -16,7 +16,7 @@ from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise import histogram
-from tacit.estimators.linear.noise.histogram import NoisyHistogram, Input
+from tacit.estimators.linear.noise.histogram import Input, NoisyHistogram
 from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.mechanisms import DiscreteGaussian, DiscreteLaplace
@@ -141,7 +141,7 @@ def test_audit(pair, relation, score, monkeypatch):
     place = NoisyHistogram(task(Logistic(), 2, 2.0, relation=relation), Input(cells=2))
     result = audited(place, *pair, score, 4000, 3, monkeypatch)
     assert 1.2 < result.epsilon < 2.0
-    monkeypatch.setattr(place, "_noise", replace(place._noise, epsilon=3.0))
+    monkeypatch.setattr(place, "_mechanism", replace(place._mechanism, epsilon=3.0))
     assert audited(place, *pair, score, 4000, 5, monkeypatch).contradicts(2.0)
 
 

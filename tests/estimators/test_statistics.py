@@ -149,7 +149,7 @@ class TestNoise:
         ("delta", "cdf"),
         [
             (1e-6, lambda points, noise, factor: norm.cdf(points / (noise.spread * factor))),
-            (0.0, lambda points, noise, factor: difference_cdf(points / (noise._scale * factor), 1.5)),
+            (0.0, lambda points, noise, factor: difference_cdf(points / (noise._mechanism._scale * factor), 1.5)),
         ],
         ids=["gaussian", "wishart"],
     )
@@ -164,7 +164,7 @@ class TestNoise:
         points = np.sort(samples)
         allowed = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * points.size))
         steps = np.arange(1, points.size + 1) / points.size
-        distance = {f: np.abs(cdf(points, place.noise, f) - steps).max() for f in (1.0, 2 / 3, 3 / 2)}
+        distance = {f: np.abs(cdf(points, place.release, f) - steps).max() for f in (1.0, 2 / 3, 3 / 2)}
         assert distance[1.0] <= allowed < min(distance[2 / 3], distance[3 / 2])
 
 
@@ -179,11 +179,11 @@ class TestAudit:
     """Worst-case neighbours: a row at the bound more, and a row whose target is flipped."""
 
     @staticmethod
-    def scores(place: Statistics, rows: ScaledRows, direction: np.ndarray, runs: int, seed: int) -> np.ndarray:
+    def scores(place: NoisyStatistics, rows: Any, direction: np.ndarray, runs: int, seed: int) -> np.ndarray:
         """What is released, along the direction in which the neighbours differ."""
         source, found, exact = Source(seed), [], Moments.of(rows, lambda y: y)
         for _ in range(runs):
-            noisy = place.noise(exact, source)
+            noisy = place.release(exact, source)
             whole = [noisy.matrix[0, 0], noisy.vector[0], 0.0 if noisy.square is None else noisy.square]
             found.append(np.dot(whole, direction))
         return np.array(found)
@@ -239,12 +239,12 @@ class TestAudit:
         pair = [Moments.of(rows_of(*data), lambda y: y) for data in (([[1.0]], [1.0]), second)]
 
         def log_density(points: np.ndarray, place: Statistics) -> np.ndarray:
-            a = np.maximum(np.abs(points) / place.noise._scale, 1e-9)
+            a = np.maximum(np.abs(points) / place.release._mechanism._scale, 1e-9)
             return np.log(a * k1(a))
 
         def scores(place: Statistics, exact: Moments, seed: int) -> np.ndarray:
             source = Source(seed)
-            wholes = np.array([place.noise._whole(place.noise(exact, source)) for _ in range(8000)])
+            wholes = np.array([place.release._whole(place.release(exact, source)) for _ in range(8000)])
             score = np.zeros(len(wholes))
             for axis, (first, other) in zip(axes, centres, strict=True):
                 along = np.einsum("nij,i,j->n", wholes, axis, axis)
@@ -309,7 +309,8 @@ class TestSolution:
     def test_odd_rows(self, delta, x):
         for intercept in (False, True):
             rows = rows_of(x, np.ones(len(x)), intercept)
-            place = NoisyStatistics(task(rows.width, 1.0, delta, intercept=intercept), Statistics(residuals=True))
+            problem = task(rows.width, 1.0, delta, intercept=intercept)
+            place = NoisyStatistics(problem, Statistics(residuals=True))
             weights = place.solve(rows, Source(1))
             lower, upper = place.intervals()
             assert weights.shape == (rows.width, 1)

@@ -93,8 +93,8 @@ class NoisyChoice(Place):
         if problem.size > MOST_COORDINATES:
             raise InvalidValue(
                 "noise", self.noise.name,
-                f"used for at most {MOST_COORDINATES} weights, intercept included, of which there are "
-                f"{problem.size}: a grid of more is out of reach, and a Markov chain would void the guarantee",
+                f"used for at most {MOST_COORDINATES} weights, intercept included, and not {problem.size}: "
+                "a grid of more is out of reach, and a Markov chain would void the guarantee",
                 'Use fewer features, or noise="objective".',
             )  # fmt: skip
         usual = SQUARED_RADIUS if isinstance(problem.loss, Squared) else RADIUS
@@ -102,7 +102,7 @@ class NoisyChoice(Place):
         self.cells = CELLS[problem.size] if self.noise.cells is None else int(self.noise.cells)
         if self.cells**problem.size > MOST_POINTS:
             raise InvalidValue(
-                "cells", self.cells, f"such that there are at most 2^18 points, not {self.cells}^{problem.size}"
+                "cells", self.cells, f"such that at most 2^18 points are made, not {self.cells}^{problem.size}"
             )
         self.points = lattice(self.radius, self.cells, problem.size)
         self.range = loss_range(problem.loss, self.radius)
