@@ -157,9 +157,8 @@ class TestAudit:
         sound = self.proven(place, one, other, score, 4000, 1)
         assert 0.4 * claim < sound <= claim
         original = LaplaceMoments.of_a_row
-        share = (
-            2 / 3 if name == "outlier" else 2 / 3 * 2 * LaplaceMoments.ratio / place.release.of_a_row(relation)
-        )
+        whole = 2 * LaplaceMoments.ratio / place.release.of_a_row(relation)
+        share = 2 / 3 if name == "outlier" else 2 / 3 * whole
         monkeypatch.setattr(LaplaceMoments, "of_a_row", lambda self, r: original(self, r) * share)
         twin = NoisyPolynomial(task(1, 2.0, relation=relation), Functional(**PAPER))
         assert twin.event == place.event

@@ -24,6 +24,7 @@ from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ri
 from tacit.estimators.linear import model as base
 from tacit.estimators.linear import rows
 from tacit.estimators.linear.noise import Statistics
+from tacit.randomness import Source
 
 CLASSIFIERS = (LogisticRegression, LinearSVC)
 REGRESSORS = (LinearRegression, Ridge)

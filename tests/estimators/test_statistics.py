@@ -41,6 +41,11 @@ def rows_of(x: Any, y: Any, intercept: bool = False) -> ScaledRows:
     return ScaledRows(x, np.asarray(y, dtype=float)[:, None], unit_space(x.shape[1], intercept))
 
 
+def wishart_scale(noise: Any) -> float:
+    """1/r of the Wishart noise of a release."""
+    return float(noise._mechanism._scale)
+
+
 def task(width: int, epsilon: float = 1.0, delta: float = 0.0, **more: Any) -> Problem:
     return Problem(Squared(), width, epsilon, delta, **{"intercept": False, **more})
 
@@ -56,7 +61,7 @@ def of_one(noise: Any, x: np.ndarray, s: float) -> Moments:
 
 
 def unit_vectors(rng: np.random.Generator, d: int) -> np.ndarray:
-    """ScaledRows at the bound, sometimes with equal entries, sometimes with few."""
+    """Rows at the bound, sometimes with equal entries, sometimes with few."""
     x = rng.choice([rng.normal(size=d), np.sign(rng.normal(size=d)), np.eye(d)[rng.integers(d)]])
     return x / np.linalg.norm(x) * rng.choice([1.0, 1.0, rng.uniform()])
 
@@ -93,7 +98,7 @@ class TestSensitivity:
 
     @staticmethod
     def worst(noise):
-        """ScaledRows at the cosine that the docstring finds, with opposite signs."""
+        """Rows at the cosine that the docstring finds, with opposite signs."""
         for cosine in (0.0, noise.ratio**2 / 2, noise.ratio**2):
             x, other = np.eye(3)[0], np.array([cosine, math.sqrt(1 - cosine**2), 0.0])
             yield x, other, 1.0, -1.0
@@ -149,7 +154,7 @@ class TestNoise:
         ("delta", "cdf"),
         [
             (1e-6, lambda points, noise, factor: norm.cdf(points / (noise.spread * factor))),
-            (0.0, lambda points, noise, factor: difference_cdf(points / (noise._mechanism._scale * factor), 1.5)),
+            (0.0, lambda points, noise, part: difference_cdf(points / (wishart_scale(noise) * part), 1.5)),
         ],
         ids=["gaussian", "wishart"],
     )
@@ -239,7 +244,7 @@ class TestAudit:
         pair = [Moments.of(rows_of(*data), lambda y: y) for data in (([[1.0]], [1.0]), second)]
 
         def log_density(points: np.ndarray, place: Statistics) -> np.ndarray:
-            a = np.maximum(np.abs(points) / place.release._mechanism._scale, 1e-9)
+            a = np.maximum(np.abs(points) / wishart_scale(place.release), 1e-9)
             return np.log(a * k1(a))
 
         def scores(place: Statistics, exact: Moments, seed: int) -> np.ndarray:

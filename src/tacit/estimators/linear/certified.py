@@ -22,9 +22,11 @@ K steps J(x) − J* ≤ L·R²·e^(−qK) + δ/q, R being any number with R² �
 The first term is at most γ²/4λ² for K = 2√κ·ln(8κR²λ²/γ²), the second if γ ≥ η·√(24√κ), which
 :func:`reachable` sees to. Rounding the point to float64 moves it by 2⁻⁵³·R, also allowed for: in all γ/λ.
 
-Rounding. Points are held in two words (:func:`_sum`, :func:`_product`), about 106 bits, so that what is
-rounded is a row's slope, to a few units of 2⁻⁵³ (scores enter it only by a difference that is small where
-the slope is steep), and its sum over the rows, which is taken in pairs: η ≤ 2⁻⁵³·(40·n·lipschitz + 4λR + 4·tilt).
+Rounding. Points are held in two words (:func:`_sum`, :func:`_product`), about 106 bits, so only two things
+are rounded: the slope of a row, to a few units of 2⁻⁵³ (where a slope is steep in the score, the second word
+of the score is used), and the sum of the slopes over the rows, which NumPy takes in pairs. Together,
+η ≤ 2⁻⁵³·(40·n·lipschitz + 4λR + 4·tilt).
+
 γ is public, so n in it is :data:`ROWS`. For more rows than that the claim rests on rounding errors not
 all pointing the same way; if they are independent, it holds up to the square of that.
 """
@@ -117,7 +119,7 @@ def _steps(condition: float, distance: float) -> int:
 
 
 def _radius(loss: Loss, rows: int, penalty: float, tilt: float) -> float:
-    """R: as J(0) = n·ℓ(0), ℓ(0) being at most outputs·(1 + ln outputs) or as computed, and J* ≥ −‖tilt‖²/2λ."""
+    """R, with R² ≥ 2(J(0) − J*)/λ: J(0) = n·ℓ(0), and J* ≥ −‖tilt‖²/2λ since losses are not negative."""
     zero = float(loss.value(np.zeros((1, loss.outputs)), np.ones((1, loss.outputs)))[0])
     start = max(zero, (1 + math.log(loss.outputs)) * loss.outputs)
     return math.sqrt(2 * rows * start / penalty + (tilt / penalty) ** 2)

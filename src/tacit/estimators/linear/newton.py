@@ -36,15 +36,13 @@ DIRECT = 2_000
 """Up to this many coordinates the Hessian is formed and factored, beyond it only multiplied with."""
 SMALL = 64
 """The same where outputs mix, and there are as many coordinates for each."""
-ROWS = 100_000
-"""ScaledRows whose rounding, all in one direction, :func:`reachable` allows for; at random, the square of that."""
 STAGES, SMOOTHED, STAGE = 16, 24, 8.0
 """How many easier minima are sought on the way at most, where corners are smoothed too, and by what factor
 each is easier than the next."""
 
 
 class Data(Protocol):
-    """ScaledRows and their targets, block by block."""
+    """Rows and their targets, block by block."""
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """(rows, targets)."""
@@ -54,7 +52,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class _OneOutput:
-    """ScaledRows with the targets of one output."""
+    """Rows with the targets of one output."""
 
     rows: ScaledRows
     output: int
