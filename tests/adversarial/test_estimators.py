@@ -442,7 +442,7 @@ def test_a_smoothed_hinge_comes_near_the_hinge(corner: float) -> None:
         assert ((smooth.weights(scores, targets) >= 0) & np.isfinite(slope)).all()
 
 
-# ------------------------------------------------------------------ a solver that fails, and the second method
+# ------------------------------------------------------------------ a first solver that fails
 
 FAILING: dict[str, Any] = {
     "zeros": lambda loss, rows, penalty, tilt, tolerance: np.zeros_like(tilt),
@@ -474,7 +474,8 @@ def distances(monkeypatch: pytest.MonkeyPatch, kind: type, options: Any, x: Any,
 
 SECOND = [
     (LinearSVC, {"corner": 0.5}), (LinearSVC, {"corner": 1e-2}), (LinearSVC, {"classes": [0, 1, 2]}),
-    (LogisticRegression, {}), (LogisticRegression, {"slope": 0.3}), (LogisticRegression, {"classes": [0, 1, 2]}),
+    (LogisticRegression, {}), (LogisticRegression, {"slope": 0.3}),
+    (LogisticRegression, {"classes": [0, 1, 2]}),
 ]  # fmt: skip
 
 

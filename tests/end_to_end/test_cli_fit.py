@@ -321,7 +321,7 @@ def test_intervals_and_the_number_of_rows_are_bought_with_a_part_of_epsilon(run:
     assert lacking.code == 2
     assert "--buy-rows" in lacking.err
     bought = fit(run, "--noise", "gradient", "--buy-rows", out="other.tacit", epsilon="0.9").good()
-    assert "n            ε = " in bought.out
+    assert "population   ε = " in bought.out
     refused = fit(run, "--intervals", "0.2", model="ridge", target="wage", out="third.tacit", epsilon="0.1")
     assert refused.code == 2
     assert "intervals" in refused.err

@@ -88,7 +88,7 @@ def test_noise_has_the_stated_scale(relation, rows, delta, expected, monkeypatch
     assert type(place.event) is type(expected.event)
     assert 0.99 < accounting.epsilon(place.event, delta, relation=relation) <= 1.0
     seen = []
-    monkeypatch.setattr(histogram, "_no_negatives", lambda noisy: seen.append(noisy) or noisy * 0)
+    monkeypatch.setattr(histogram, "without_negatives", lambda noisy: seen.append(noisy) or noisy * 0)
     source = Source(2)
     for _ in range(10):
         place.solve(made(np.zeros((0, 1)), np.zeros((0, 1))), source)
@@ -109,7 +109,7 @@ def noisy_counts(place, rows, runs, seed, monkeypatch):
     """Everything that is released, before it is post-processed."""
     seen = []
     with monkeypatch.context() as patch:
-        patch.setattr(histogram, "_no_negatives", lambda noisy: seen.append(noisy.copy()) or noisy * 0)
+        patch.setattr(histogram, "without_negatives", lambda noisy: seen.append(noisy.copy()) or noisy * 0)
         patch.setattr(histogram, "minimum", lambda *_: np.zeros((1, 1)))
         source = Source(seed)
         for _ in range(runs):
@@ -212,7 +212,7 @@ def test_counts_without_negatives():
     rng = np.random.default_rng(12)
     for _ in range(50):
         noisy = rng.normal(size=30) * 5 + rng.choice([0, 3], size=30)
-        kept = histogram._no_negatives(noisy)
+        kept = histogram.without_negatives(noisy)
         assert (kept >= 0).all()
         assert kept.sum() == pytest.approx(max(noisy.sum(), 0.0), abs=1e-9)
         other = rng.dirichlet(np.full(30, 0.1), size=200) * max(noisy.sum(), 0.0)
