@@ -1,8 +1,8 @@
 """Private estimators with scikit-learn's interface.
 
 The road of a fit is that of :mod:`tacit.estimators.private`: public parameters → plan → charge → rows,
-clipped and scaled by what is public → a model with its guarantee. :mod:`tacit.estimators.noise` has the places
-where noise can enter a linear model.
+clipped and scaled by what is public → a model with its guarantee. :mod:`tacit.estimators.noise` has the
+places where noise can enter a linear model.
 """
 
 from tacit.data.features import Features, Known, known

@@ -37,4 +37,5 @@ TAGS: Mapping[str, type[PrivateEstimator]] = MappingProxyType(
 
 for _tag, _estimator in TAGS.items():
     register(_tag, _estimator, _estimator.released)
-    register_rowwise(_estimator, _estimator.predicts_from)
+    if _estimator.predicts_from:
+        register_rowwise(_estimator, _estimator.predicts_from)

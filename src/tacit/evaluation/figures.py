@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri, pdtrik
 
+from tacit.mechanisms import without_negatives
+
 __all__ = [
     "Figures",
     "binary",
@@ -182,7 +184,7 @@ def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Arr
     have.
     """
     if counts:
-        truth = _without_negatives(block)
+        truth = without_negatives(block)
         drawn = np.ceil(pdtrik(uniforms, np.where(truth > 0, truth, 1.0)))
         return truth, np.where(truth > 0, np.maximum(drawn, 0.0), 0.0)
     truth = np.array(block)
@@ -245,15 +247,6 @@ def _joined(bins: int) -> NDArray[np.intp]:
 
 def _shares(values: Array) -> list[float | None]:
     return [None if np.isnan(value) else float(np.clip(value, 0.0, 1.0)) for value in values]
-
-
-def _without_negatives(block: Array) -> Array:
-    """The nearest block without negatives and with the same total, or with none if that is negative."""
-    total = max(float(block.sum()), 0.0)
-    ordered = np.sort(block)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(block) + 1)
-    kept = np.flatnonzero(ordered > excess)
-    return np.maximum(block - excess[kept[-1]], 0.0) if len(kept) else np.zeros_like(block)
 
 
 def _except_first(values: Array) -> Array:

@@ -40,7 +40,8 @@ class CurvaturePurchase:
 
     @property
     def _mechanism(self) -> Gaussian | Norm:
-        moved = self.problem.unit.rows * self.problem.loss.curvature * histogram_sensitivity(self.problem.relation, 2)
+        problem = self.problem
+        moved = problem.unit.rows * problem.loss.curvature * histogram_sensitivity(problem.relation, 2)
         return euclidean_noise(moved, self.epsilon, self.delta)
 
     @property

@@ -22,7 +22,7 @@ __all__ = ["ScaledRows", "Space"]
 Array = NDArray[np.float64]
 
 BLOCK = 1 << 15
-"""ScaledRows prepared at a time where they are not all kept."""
+"""Rows prepared at a time where they are not all kept."""
 LARGEST = 1e150
 """Bounds and norms beyond this, or below one over it, are refused: squares would leave float64."""
 KEPT_BYTES = 1 << 28

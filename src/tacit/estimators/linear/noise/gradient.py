@@ -44,8 +44,8 @@ class Gradient(Noise):
     """Noise in the gradient of every step of gradient descent (Abadi et al. 2016).
 
     One row moves the sum of clipped per-example gradients by at most ``clip_norm`` in ℓ2, twice that where it
-    is replaced. The event is ``Repeat`` of ``Gaussian`` (δ > 0), of ``PoissonSampled(Gaussian)`` where rows are
-    sampled, or of ``Pure`` (δ = 0). :class:`NoisyGradients` has the proof.
+    is replaced. The event is ``Repeat`` of ``Gaussian`` (δ > 0), of ``PoissonSampled(Gaussian)`` where rows
+    are sampled, or of ``Pure`` (δ = 0). :class:`NoisyGradients` has the proof.
 
     >>> Gradient(steps=100, sampling_rate=0.01).decay
     'none'

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tacit import _validate
@@ -120,7 +121,7 @@ class NoisyHistogram(Place):
         x, y = self._centres(held, lower, upper, space.intercept / space.radius)
         return minimum(self.problem.loss, x, y, weights[held], self.penalty)
 
-    def _counts(self, rows: ScaledRows, lower: Array, upper: Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _counts(self, rows: ScaledRows, lower: Array, upper: Array) -> NDArray[np.int64]:
         """How many rows each cell holds; a row that does not count is in none."""
         counts = np.zeros(self.total, dtype=np.int64)
         for x, y in rows.blocks():

@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit import _gaussian, _objective, events
 from tacit.errors import CalibrationError
+from tacit.estimators.linear.certified import certified, reachable
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.linear.newton import certified, reachable
 from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
 from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Gaussian, Norm, normals
@@ -94,7 +94,8 @@ class NoisyObjective(Place):
         self._rate = self._left(left(self.penalty), spent) / self._bound
         self.spread = math.sqrt(problem.size + 1) / self._rate
         final = problem.epsilon - spent
-        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(problem.size)))
+        wished = FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(problem.size))
+        self._tolerance = self._reachable(wished)
         self._finish: Norm | Gaussian = Norm(2 * self._tolerance / self.penalty, final)
         self.event = events.Pure(problem.epsilon)
 

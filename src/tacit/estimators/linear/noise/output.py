@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit import events
+from tacit.estimators.linear.certified import certified, reachable
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.linear.newton import certified, reachable
 from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
 from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import euclidean_noise
@@ -41,7 +41,7 @@ class NoisyOutput(Place):
 
     The objective is λ-strongly convex and one row changes its gradient by at most L (‖x‖ ≤ 1), so the
     minimum moves by at most L/λ in ℓ2, 2L/λ if a row is replaced; a minimum found to ‖∇‖ ≤ γ by another
-    2γ/λ. γ is public, and what :func:`~tacit.estimators.linear.newton.reachable` says that float64 can reach.
+    2γ/λ. γ is public, and what :func:`~tacit.estimators.linear.certified.reachable` says can be certified.
     For δ = 0 the noise has density ∝ exp(−ε‖v‖₂/sensitivity), a Gamma radius in a uniform direction, and
     not a Laplace variable per coordinate, which would cost √d times as much; for δ > 0 it is Gaussian.
 

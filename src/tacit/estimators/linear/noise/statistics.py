@@ -19,7 +19,16 @@ from tacit.mechanisms import Gaussian, Wishart, normals
 from tacit.randomness import Source
 from tacit.relations import Relation
 
-__all__ = ["GaussianMoments", "Moments", "MomentsNoise", "NoisyStatistics", "Statistics", "WishartMoments", "release_of", "solve"]
+__all__ = [
+    "GaussianMoments",
+    "Moments",
+    "MomentsNoise",
+    "NoisyStatistics",
+    "Statistics",
+    "WishartMoments",
+    "release_of",
+    "solve",
+]
 
 SUMMATION = 1 + 2.0**-20
 """Factor on every sensitivity, for the rounding of long float64 sums, which depends on all rows."""
@@ -323,8 +332,8 @@ class NoisyStatistics(Place):
     Σ xxᵀ and Σ xy are released once; what follows reads nothing else, so fitting costs what
     :class:`GaussianMoments` (δ > 0) or :class:`WishartMoments` (δ = 0) cost, whatever the solver does.
     Unlike noise on the output or in the objective, no bound on weights or residuals is needed, and the noise
-    per row falls as 1/n. The setting ``mechanism`` names the release: for δ > 0 and few features "wishart" has
-    less noise, while "gaussian" composes better with other releases.
+    per row falls as 1/n. The setting ``mechanism`` names the release: for δ > 0 and few features "wishart"
+    has less noise, while "gaussian" composes better with other releases.
 
     With ``residuals`` Σ y² and n are released too, and :meth:`intervals` include sampling noise.
 
