@@ -66,7 +66,7 @@ def predict(
 
 
 def _by_schema(fitted: Any, model: Path, source: str, delimiter: str, proba: bool) -> str:
-    from tacit.data.rows import prepare, rows
+    from tacit.data.reading import prepare, private_rows
 
     maker = preprocessor_of(fitted, model)
     if proba and not hasattr(fitted, "predict_proba"):
@@ -78,7 +78,7 @@ def _by_schema(fitted: Any, model: Path, source: str, delimiter: str, proba: boo
     known = type(schema)({name: schema[name] for name in columns})
     opened = prepare(source, known, columns, delimiter="\t" if delimiter == r"\t" else delimiter)
     with status(f"Predicting {maker.target} for {source}"):
-        frame = rows(opened, known, columns)
+        frame = private_rows(opened, known, columns)
         return _csv(fitted, frame, str(maker.target), proba)
 
 

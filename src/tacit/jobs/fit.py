@@ -59,7 +59,7 @@ class Job:
 
     def find(self, source: str, delimiter: str, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
-        from tacit.data.rows import prepare
+        from tacit.data.reading import prepare
 
         self.source = source
         self.opened = prepare(source, self.schema, self.columns, delimiter=delimiter)
@@ -69,13 +69,13 @@ class Job:
         """Charge, read, fit: a pipeline with its guarantee."""
         from sklearn.pipeline import Pipeline
 
-        from tacit.data.rows import UNIT, rows
+        from tacit.data.reading import UNIT, private_rows
 
         assumptions = (PUBLIC, *self.opened.assumptions)
         planned = self.planned
         with self.book.charge(planned.event, self.label, delta=planned.delta or None, noise=self.kind):
             say("Reading the rows")
-            frame = rows(self.opened, self.schema, self.columns)
+            frame = private_rows(self.opened, self.schema, self.columns)
             self.fitted_to = _digest(frame, self.maker)
             matrix = self.maker.fit(frame).transform(frame)
             say(f"Fitting the {self.label}")
@@ -130,7 +130,7 @@ class Trial:
 
     def find(self, delimiter: str, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
-        from tacit.data.rows import prepare
+        from tacit.data.reading import prepare
 
         self.opened = prepare(self.source, self.schema, self.columns, delimiter=delimiter)
         stack.callback(self.opened.close)
@@ -148,10 +148,11 @@ class Trial:
         return replace(found, guarantee=replace(made, unit=self.book.unit))
 
     def _measured(self, model: Any) -> Evaluation:
-        from tacit.data.rows import UNIT, rows
+        from tacit.data.reading import UNIT, private_rows
         from tacit.evaluation.evaluate import evaluate
 
-        frame, maker, unit = rows(self.opened, self.schema, self.columns), self.job.maker, self.schema.unit
+        frame = private_rows(self.opened, self.schema, self.columns)
+        maker, unit = self.job.maker, self.schema.unit
         if self.others and _digest(frame, maker) == self.job.fitted_to:
             raise refusal(self.source)
         by = {name: type(maker)(self.schema, target=name) for name in self.groups}

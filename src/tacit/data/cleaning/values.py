@@ -307,7 +307,7 @@ _FAR = np.array(["-20000-01-01", "20000-01-01"], dtype="datetime64[D]")
 
 
 def _whole_days(stored: Array) -> NDArray[np.int64]:
-    """Days since 1970 of times, as far as the year 20000: NumPy's own conversion overflows for the farthest."""
+    """Days since 1970, up to the year 20000: NumPy's own conversion overflows for the farthest times."""
     unit, count = np.datetime_data(stored.dtype)
     if unit in _FINE and count == 1:
         seconds = np.floor_divide(stored.astype(np.int64), _FINE[unit])
