@@ -26,7 +26,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 import tacit
 from tacit import cli, datasets
-from tacit.data.rows import rows
+from tacit.data.reading import private_rows
 from tacit.evaluation import evaluations_of
 from tacit.models import load
 
@@ -80,7 +80,7 @@ def in_truth(files: datasets.Files, models: dict[str, Any]) -> dict[str, tuple[f
     """
     maker = next(iter(models.values())).steps[0][1]
     schema = maker.schema
-    train, test = (rows(path, schema, list(schema)) for path in (files.train, files.test))
+    train, test = (private_rows(path, schema, list(schema)) for path in (files.train, files.test))
     features, labels = maker.transform(train), maker.target_values(train)
     others, truth = maker.transform(test), maker.target_values(test)
     made = {name: model.steps[-1][1] for name, model in models.items()}

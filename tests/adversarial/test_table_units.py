@@ -28,7 +28,7 @@ from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
 from tacit.data import frames
 from tacit.data.cleaning import expressions
-from tacit.data.source import UNIT, Source, connect
+from tacit.data.source import UNIT, PrivateSource, connect
 from tacit.errors import SourceMissing
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
@@ -91,17 +91,17 @@ def visits(who: pa.Array) -> pa.Table:
     )
 
 
-def exact(source: Source) -> np.ndarray:
+def exact(source: PrivateSource) -> np.ndarray:
     """The cells before the noise."""
     (cells,) = measure(source, source.table, SCHEMA.unit, [BY])
     return cells[..., 0]
 
 
-def units(source: Source) -> int:
+def units(source: PrivateSource) -> int:
     return int(UnitCount("").read(source, source.table, CONTEXT)[0][0])
 
 
-def keys(source: Source) -> list[int]:
+def keys(source: PrivateSource) -> list[int]:
     """How many people have each key, where a person may count for two."""
     found = Keys("", "key").read(source, source.table, replace(CONTEXT, unit=Unit("who", rows=2)))[0]
     return sorted(found["n"])
@@ -354,6 +354,6 @@ def test_the_check_would_find_a_person_who_counts_twice(monkeypatch: pytest.Monk
 
 
 def test_the_check_would_find_a_collation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "unit", lambda self, table: table[UNIT])
+    monkeypatch.setattr(PrivateSource, "unit", lambda self, table: table[UNIT])
     source = connect(collated(COLLATIONS["column"]), SCHEMA)
     assert units(source) == 3

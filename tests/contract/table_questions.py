@@ -27,7 +27,7 @@ from scipy.special import ndtr
 from contract import registry
 from contract.registry import Case, Make, Noise, Pair, register
 from tacit import Budget, Column, Ledger, Schema, Unit, audit, events, mechanisms, tables
-from tacit.data.source import Source, connect
+from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
@@ -90,7 +90,7 @@ def frame(rows: Rows) -> pd.DataFrame:
 
 
 @cache
-def unread(unit: Unit) -> Source:
+def unread(unit: Unit) -> PrivateSource:
     """A source for questions that are only planned."""
     return connect(frame(BASE), Schema(COLUMNS, unit=unit))
 
@@ -111,7 +111,7 @@ class Question:
     def schema(self) -> Schema:
         return Schema(COLUMNS, population=self.rows, unit=self.unit)
 
-    def made(self, random_state: Any, less: float = 1.0, source: Source | None = None) -> Asked:
+    def made(self, random_state: Any, less: float = 1.0, source: PrivateSource | None = None) -> Asked:
         """The question as a mechanism; its noise is ``less`` times as large as it should be."""
         random = random_state if isinstance(random_state, RandomSource) else RandomSource(random_state)
         context = Context(Relation(self.relation), self.unit, random, self.rows, self.concentrated)
@@ -129,7 +129,7 @@ class Question:
 
 
 @lru_cache(maxsize=8)
-def connected(rows: Rows, schema: Schema) -> Source:
+def connected(rows: Rows, schema: Schema) -> PrivateSource:
     return connect(frame(rows), schema)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from commands import Outcome, Run, commands
 from tacit import Budget, Ledger, Unit, load
-from tacit.data.source import Source
+from tacit.data.source import PrivateSource
 from tacit.evaluation import evaluations_of
 
 SCHEMA = """
@@ -81,7 +81,7 @@ def charges(ledger: str = "study.db") -> int:
         return len(book.entries())
 
 
-def unreadable(self: Source, expression: Any) -> Any:
+def unreadable(self: PrivateSource, expression: Any) -> Any:
     raise AssertionError("rows were read")
 
 
@@ -133,7 +133,7 @@ def test_from_a_file_to_a_report(run: Run) -> None:
 
 
 def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "run", unreadable)
     before = sorted(path.name for path in Path().iterdir())
     shown = fit(run, "--dry-run").good()
     assert "Nothing was charged, and no rows were read." in shown.out
@@ -148,7 +148,7 @@ def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.
 
 def test_spent_budget_is_refused_before_the_rows_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fit(run, "--label", "first try", epsilon="2.5").good()
-    monkeypatch.setattr(Source, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "run", unreadable)
     again = fit(run, out="second.tacit")
     assert again.code == 2
     assert "remaining: ε = 0.5" in again.err
@@ -185,12 +185,12 @@ def test_other_people_have_a_budget_of_their_own(run: Run) -> None:
 def test_the_charge_comes_before_the_rows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
 
-    def count(self: Source, expression: Any) -> Any:
+    def count(self: PrivateSource, expression: Any) -> Any:
         counted.append(charges())
         return original(self, expression)
 
-    original = Source.run
-    monkeypatch.setattr(Source, "run", count)
+    original = PrivateSource.run
+    monkeypatch.setattr(PrivateSource, "run", count)
     fit(run, "--test", "test.csv", "--test-epsilon", "0.5").good()
     assert counted == [1, 2]
 
@@ -241,7 +241,7 @@ def test_what_is_printed_does_not_depend_on_the_rows(run: Run) -> None:
 def test_what_is_wrong_is_said_before_anything_is_charged(
     run: Run, words: tuple[str, ...], changed: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Source, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "run", unreadable)
     Path("empty.csv").touch()
     Path("narrow.csv").write_text("age,sex,income\n20,Male,low\n", encoding="utf-8")
     before = Path("data.csv").read_bytes()

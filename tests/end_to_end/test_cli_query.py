@@ -15,7 +15,7 @@ import pytest
 
 from commands import Outcome, Run, commands
 from tacit import Budget, Ledger
-from tacit.data.source import Source
+from tacit.data.source import PrivateSource
 
 SCHEMA = """
 population = 1200
@@ -213,7 +213,7 @@ def test_a_dry_run_foretells_the_ledger_and_reads_nothing(
 
     for _ in range(2):
         with monkeypatch.context() as context:
-            context.setattr(Source, "run", never)
+            context.setattr(PrivateSource, "run", never)
             plan = ask(
                 run, *questions, "--delta", delta, "--dry-run", "--format", "json", ledger="large.db"
             ).json

@@ -73,7 +73,7 @@ class FitJob(Job):
 
     def find(self, delimiter: str, stack: ExitStack) -> None:
         """Find the files and their columns; no row is read."""
-        from tacit.data.rows import prepare
+        from tacit.data.reading import prepare
 
         self._opened = prepare(self.source, self.maker.schema, self.columns, delimiter=delimiter)
         stack.callback(self._opened.close)
@@ -116,11 +116,11 @@ class FitJob(Job):
 
     def _read(self, say: Say) -> tuple[Any, Any, Any]:
         """The private rows: features, targets and units. The estimator calls this inside the charge."""
-        from tacit.data.rows import UNIT, rows
+        from tacit.data.reading import UNIT, private_rows
 
         say("Reading the rows")
         maker = self.maker
-        frame = rows(self._opened, maker.schema, self.columns)
+        frame = private_rows(self._opened, maker.schema, self.columns)
         if self.test is not None:
             self.test.fitted_to = testing.digest(frame, maker)
         matrix = maker.fit(frame).transform(frame)

@@ -56,7 +56,7 @@ def predict(
 def _by_schema(
     fitted: Any, maker: Preprocessor, model: Path, source: Any, delimiter: str, proba: bool
 ) -> Predicted:
-    from tacit.data.rows import prepare, rows
+    from tacit.data.reading import prepare, private_rows
 
     if proba and not hasattr(fitted, "predict_proba"):
         raise InvalidValue(
@@ -65,7 +65,7 @@ def _by_schema(
     schema, unused = maker.schema, {maker.target, *maker.exclude}
     columns = [name for name in schema if name not in unused]
     known = type(schema)({name: schema[name] for name in columns})
-    frame = rows(prepare(source, known, columns, delimiter=delimiter), known, columns)
+    frame = private_rows(prepare(source, known, columns, delimiter=delimiter), known, columns)
     classes = tuple(fitted.classes_) if proba else ()
     if not len(frame):
         return Predicted(str(maker.target), [], classes, [])

@@ -144,7 +144,7 @@ class RowTest(ModelTest):
 
     def find(self, delimiter: str, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
-        from tacit.data.rows import prepare
+        from tacit.data.reading import prepare
 
         self.opened = prepare(self.source, self.schema, self.columns, delimiter=delimiter)
         stack.callback(self.opened.close)
@@ -164,9 +164,9 @@ class RowTest(ModelTest):
 
     def _read(self, model: Any) -> tuple[Any, Any, Any, Any]:
         """The private rows. Called inside the charge."""
-        from tacit.data.rows import UNIT, rows
+        from tacit.data.reading import UNIT, private_rows
 
-        frame, maker = rows(self.opened, self.schema, self.columns), self.maker
+        frame, maker = private_rows(self.opened, self.schema, self.columns), self.maker
         if self.others and self.fitted_to is not None and digest(frame, maker) == self.fitted_to:
             raise refusal(self.source)
         units = frame[UNIT] if UNIT in frame.columns else None

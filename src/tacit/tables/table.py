@@ -12,7 +12,7 @@ import ibis.expr.types as ir
 
 from tacit.data.cleaning.expressions import clean
 from tacit.data.rowwise import rowwise
-from tacit.data.source import Source, connect
+from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue, TacitError
 from tacit.ledger import Ledger
 from tacit.randomness import Source as RandomSource
@@ -36,7 +36,7 @@ class Table(Questions):
 
     def __init__(
         self,
-        source: Source,
+        source: PrivateSource,
         expression: ir.Table,
         schema: Schema,
         ledger: Ledger,

@@ -20,7 +20,7 @@ from tacit.schema import Column, Schema
 from tacit.tables.cells.values import Value, bounds_of, number_of, numeric
 
 if TYPE_CHECKING:
-    from tacit.data.source import Source
+    from tacit.data.source import PrivateSource
 
 __all__ = ["Axis", "Bins", "Categories", "Grid", "bins_of", "key_axis"]
 
@@ -45,11 +45,11 @@ class Axis:
         """What the cells are called."""
         raise NotImplementedError
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         """What the engine groups by."""
         raise NotImplementedError
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         """The cell of each key that the engine found, −1 for none."""
         raise NotImplementedError
 
@@ -68,10 +68,10 @@ class Categories(Axis):
     def labels(self) -> pd.Index:
         return pd.Index(list(self.names), name=self.column)
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         return source.key(table, self.column)
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         places = {name: place for place, name in enumerate(self.names)}
         found = [places.get(source.category(self.column, key), -1) for key in keys]
         return np.array(found, dtype=np.int64)
@@ -101,10 +101,10 @@ class Grid(Axis):
         """Whether to group by the value itself, which engines do faster than by an expression of it."""
         return self.value.whole and self.value.scale.step == 1
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         return self.value.bounded(table) if self._itself else self.value.steps(table)
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         lower = int(self.value.scale.lower) if self._itself else 0
         return _whole(keys - lower)
 
@@ -143,7 +143,7 @@ class Bins(Axis):
     def labels(self) -> pd.Index:
         return pd.IntervalIndex.from_breaks(list(self.names), closed="left", name=self.column)
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         number = numeric(table, self.column, self.type)
         width = self._width
         if width is not None and self.inside:
@@ -167,7 +167,7 @@ class Bins(Axis):
             self._search(number, middle, last),
         )
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         return _whole(keys)
 
 

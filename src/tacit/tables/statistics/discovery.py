@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tacit import events, mechanisms
-from tacit.data.source import UNIT, Source, text_of
+from tacit.data.source import UNIT, PrivateSource, text_of
 from tacit.errors import InvalidValue
 from tacit.relations import Relation
 from tacit.tables.cells.axes import Bins
@@ -72,7 +72,7 @@ class Keys(Statistic):
     def event(self, share: Share, context: Context) -> events.Event:
         return events.Approximate(share.pure, share.delta)
 
-    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any]:
+    def read(self, source: PrivateSource, table: ir.Table, context: Context) -> Sequence[Any]:
         """The exact counts of all keys, in the columns ``key`` and ``n``."""
         kept = table[self.column].notnull()
         table = table.filter(kept if self.where is None else kept & self.where)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import events
-from tacit.data.source import Source
+from tacit.data.source import PrivateSource
 from tacit.tables.cells.measure import Measurement
 from tacit.tables.cells.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
@@ -50,7 +50,7 @@ class Statistic:
         """What the engine has to compute."""
         return ()
 
-    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any] | None:
+    def read(self, source: PrivateSource, table: ir.Table, context: Context) -> Sequence[Any] | None:
         """What it reads by a query of its own, in place of measurements; None where it does not."""
         return None
 

@@ -10,7 +10,7 @@ import ibis.expr.types as ir
 import numpy as np
 
 from tacit import events, mechanisms
-from tacit.data.source import Source
+from tacit.data.source import PrivateSource
 from tacit.tables.cells.noise import Context, Share
 from tacit.tables.release import Answer
 from tacit.tables.statistics.statistic import Cells, Statistic
@@ -37,7 +37,7 @@ class UnitCount(Statistic):
     def event(self, share: Share, context: Context) -> events.Event:
         return self._noise(share, context).event
 
-    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any]:
+    def read(self, source: PrivateSource, table: ir.Table, context: Context) -> Sequence[Any]:
         kept = table if self.where is None else table.filter(self.where)
         found = source.run(kept.aggregate(n=source.unit(kept).nunique().cast("int64")))
         return [found["n"].to_numpy(dtype=np.int64)]
