@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +21,11 @@ from tacit.cli.common import balance, deliver, described, opened, pair, show_ref
 from tacit.errors import BudgetExceeded, TacitError
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
+from tacit.tables.questions import CATALOGUE, parse
 
 if TYPE_CHECKING:
-    from tacit.cli.answers import Answer
-    from tacit.tables import Batch, Plan
+    from tacit.cli.answers import AnswerLines
+    from tacit.tables import Batch, Quote
 
 __all__ = ["query"]
 
@@ -73,9 +75,7 @@ def query(
 
         mean(hours) by sex where age >= 40 and country in ('Cuba', 'India')
 
-    Statistics: count(), count_units(), sum(x), mean(x), variance(x), std(x),
-    median(x), quantile(x, 0.9), histogram(x, 20), crosstab(x, y),
-    covariance(x, y), correlation(x, y), keys(x), top(x, 5), bounds(x).
+    {statistics}
 
     Text goes in 'single quotes', a column whose name is not a plain word in
     "double quotes". Several questions share the ε evenly; weight=2 inside a
@@ -102,16 +102,12 @@ def query(
                 would_be=None,
             )
         from tacit import tables
-        from tacit.tables.language.question import ask, parse
 
-        asked = [parse(text) for text in questions]
+        asked = [parse(text, confidence=confidence) for text in questions]
         separator = "\t" if delimiter == r"\t" else delimiter
         with tables.open(source, schema=known, ledger=book, random_state=seed, delimiter=separator) as table:
             batch = table.batch(epsilon=epsilon, delta=delta)
-            releases = []
-            for question in asked:
-                chosen = {"interval": confidence} if question.name in ("median", "quantile") else {}
-                releases.append(ask(batch, question, table.schema, **chosen))
+            releases = [batch.ask(question) for question in asked]
             if dry_run:
                 _show_plan(batch, book, style, out, rows)
                 return
@@ -125,6 +121,12 @@ def query(
                 show_refusal(error, book)
                 raise typer.Exit(2) from error
             _show_answers(answers, batch.guarantee, book, confidence, style, out)
+
+
+_STATISTICS = "Statistics: " + ", ".join(kind.usage for kind in CATALOGUE.values()) + "."
+query.__doc__ = (query.__doc__ or "").replace(
+    "{statistics}", textwrap.fill(_STATISTICS, 75, subsequent_indent="    ", break_on_hyphens=False)
+)
 
 
 def _style(format: str | None, out: Path | None) -> str:
@@ -166,7 +168,7 @@ def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
 
 
 def _show_answers(
-    answers: list[Answer],
+    answers: list[AnswerLines],
     guarantee: Guarantee,
     ledger: Ledger,
     confidence: float,
@@ -209,7 +211,7 @@ def _show_answers(
 
 
 def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_guessed: int | None) -> None:
-    plans, whole = batch.plan(rows=rows_guessed), batch.guarantee
+    plans, whole = batch.plan(population=rows_guessed), batch.guarantee
     spent, remaining = ledger.spent().epsilon, ledger.remaining()
     after = ledger.preview(whole.event, delta=whole.delta or None)
     left = None if after is None else max(0.0, ledger.budget.epsilon - after)
@@ -250,12 +252,12 @@ def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_
         Console().print(line, markup=False, highlight=False)
 
 
-def _plain(plan: Plan) -> dict[str, Any]:
+def _plain(plan: Quote) -> dict[str, Any]:
     event = json.loads(plan.event.to_json())
     return {**vars(plan), "event": event}
 
 
-def _plan_table(plans: Sequence[Plan]) -> Table:
+def _plan_table(plans: Sequence[Quote]) -> Table:
     table = Table()
     table.add_column("question", overflow="fold", min_width=20)
     table.add_column("ε", justify="right", no_wrap=True)
