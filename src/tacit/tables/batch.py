@@ -12,7 +12,7 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.tables.asking import BatchQuestions
 from tacit.tables.cells.measure import measure
-from tacit.tables.cells.noise import shares
+from tacit.tables.cells.noise import Share, shares
 from tacit.tables.questions import Question, parse
 from tacit.tables.release import Answer, Release
 from tacit.tables.statistics.asked import statistic_of
@@ -91,21 +91,22 @@ class Batch(BatchQuestions):
         table = self._table
         return Guarantee(0.0, 0.0, events.Compose(()), table.relation, table.unit)
 
+    def _shares(self) -> list[Share]:
+        """The part of ε and δ that each question may use."""
+        return shares(
+            [asked.question.weight for asked in self._asked],
+            epsilon=self._epsilon,
+            delta=self._delta,
+            discovering=[asked.statistic.discovering for asked in self._asked],
+            selecting=[asked.statistic.selecting for asked in self._asked],
+        )
+
     def _noisy(self) -> list[NoisyStatistic]:
         """Every statistic with its noise, which is bought once, when all questions are known."""
         if not self._bought:
-            statistics = [asked.statistic for asked in self._asked]
-            split = shares(
-                [asked.question.weight for asked in self._asked],
-                epsilon=self._epsilon,
-                delta=self._delta,
-                discovering=[statistic.discovering for statistic in statistics],
-                selecting=[statistic.selecting for statistic in statistics],
-            )
-            context = self._table.context
             self._bought = [
-                statistic.with_noise(share, context)
-                for statistic, share in zip(statistics, split, strict=True)
+                asked.statistic.with_noise(share, self._table.context)
+                for asked, share in zip(self._asked, self._shares(), strict=True)
             ]
         return self._bought
 

@@ -246,7 +246,7 @@ class Crosstab(OfColumns):
 
     margins: bool = argument(SWITCH, default=False, kw_only=True)
     name: ClassVar[str] = "crosstab"
-    usage: ClassVar[str] = "crosstab(column, column)"
+    usage: ClassVar[str] = "crosstab(column, other)"
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class Covariance(OfPairs):
     """
 
     name: ClassVar[str] = "covariance"
-    usage: ClassVar[str] = "covariance(column, column)"
+    usage: ClassVar[str] = "covariance(column, other)"
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class Correlation(OfPairs):
     """
 
     name: ClassVar[str] = "correlation"
-    usage: ClassVar[str] = "correlation(column, column)"
+    usage: ClassVar[str] = "correlation(column, other)"
 
 
 @dataclass(frozen=True)

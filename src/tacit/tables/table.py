@@ -120,12 +120,13 @@ class Table(TableQuestions):
     def label(self, question: Question) -> str:
         """What the ledger calls the question: its text, with the conditions of this view."""
         text = question.label or question.written or question.asked
-        complete = question.where is None or (not question.label and question.written) or " where " in text
+        restricted = " where " in text
+        complete = question.where is None or restricted or (not question.label and question.written)
         shown = [*self.conditions, *(() if complete else (str(question.where),))]
-        if len(shown) > 1:
+        if restricted or len(shown) > 1:
             shown = [f"({one})" if " or " in one.lower() else one for one in shown]
         joined = " and ".join(shown)
-        return text if not joined else f"{text} {'and' if ' where ' in text else 'where'} {joined}"
+        return text if not joined else f"{text} {'and' if restricted else 'where'} {joined}"
 
     def derive(
         self,
