@@ -98,12 +98,12 @@ def exact(source: PrivateSource) -> np.ndarray:
 
 
 def units(source: PrivateSource) -> int:
-    return int(UnitCount("").read(source, source.table, CONTEXT)[0][0])
+    return int(UnitCount().read(source, source.table, CONTEXT)[0][0])
 
 
 def keys(source: PrivateSource) -> list[int]:
     """How many people have each key, where a person may count for two."""
-    found = Keys("", "key").read(source, source.table, replace(CONTEXT, unit=Unit("who", rows=2)))[0]
+    found = Keys("key").read(source, source.table, replace(CONTEXT, unit=Unit("who", rows=2)))[0]
     return sorted(found["n"])
 
 

@@ -118,7 +118,7 @@ def test_every_statistic(run: Run) -> None:
         "std(age) by sex",
         "median(day)",
         "quantile(age, [0.25, 0.75])",
-        "quantile(age, 0.5, interval=None)",
+        "quantile(age, 0.5, confidence=None)",
         "histogram(day, ['2020-01-01', '2020-06-01', '2020-12-31'])",
         "crosstab(sex, `home-town`, margins=True)",
         "covariance(age, hours)",

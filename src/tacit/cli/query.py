@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,10 +21,11 @@ from tacit.cli.common import deliver, described, pair, status, up
 from tacit.guarantee import Guarantee
 from tacit.jobs.files import reserved
 from tacit.ledger import Ledger
+from tacit.tables.questions import CATALOGUE
 
 if TYPE_CHECKING:
-    from tacit.cli.answers import Answer
-    from tacit.tables import Plan
+    from tacit.cli.answers import AnswerLines
+    from tacit.tables import Quote
 
 __all__ = ["query"]
 
@@ -66,9 +68,7 @@ def query(
 
         mean(hours) by sex where age >= 40 and country in ('Cuba', 'India')
 
-    Statistics: count(), count_units(), sum(x), mean(x), variance(x), std(x),
-    median(x), quantile(x, 0.9), histogram(x, 20), crosstab(x, y),
-    covariance(x, y), correlation(x, y), keys(x), top(x, 5), bounds(x).
+    {statistics}
 
     Text goes in 'single quotes', a column whose name is not a plain word in
     "double quotes". Several questions share the ε evenly; weight=2 inside a
@@ -94,6 +94,12 @@ def query(
         _show_answers(answers, answered.guarantee, book, confidence, style, out)
 
 
+_STATISTICS = "Statistics: " + ", ".join(kind.usage for kind in CATALOGUE.values()) + "."
+query.__doc__ = (query.__doc__ or "").replace(
+    "{statistics}", textwrap.fill(_STATISTICS, 75, subsequent_indent="    ", break_on_hyphens=False)
+)
+
+
 def _style(format: str | None, out: Path | None) -> str:
     if format is not None:
         return _validate.choice("format", format, FORMATS)
@@ -111,7 +117,7 @@ def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
 
 
 def _show_answers(
-    answers: list[Answer],
+    answers: list[AnswerLines],
     guarantee: Guarantee,
     ledger: Ledger,
     confidence: float,
@@ -186,12 +192,12 @@ def _show_plan(job: jobs.QueryJob, style: str, out: Path | None, population: int
         Console().print(line, markup=False, highlight=False)
 
 
-def _plain(plan: Plan) -> dict[str, Any]:
+def _plain(plan: Quote) -> dict[str, Any]:
     event = json.loads(plan.event.to_json())
     return {**vars(plan), "event": event}
 
 
-def _plan_table(plans: Sequence[Plan]) -> Table:
+def _plan_table(plans: Sequence[Quote]) -> Table:
     table = Table()
     table.add_column("question", overflow="fold", min_width=20)
     table.add_column("ε", justify="right", no_wrap=True)

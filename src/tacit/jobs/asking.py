@@ -16,7 +16,7 @@ from tacit.jobs.job import Due, Job, Say, ledger_of, silent, whole
 if TYPE_CHECKING:
     from tacit.ledger import Payment
     from tacit.schema import Schema
-    from tacit.tables import Batch, Plan, Release
+    from tacit.tables import Batch, Quote, Release
 
 __all__ = ["Answered", "QueryJob", "plan_query", "query"]
 
@@ -42,12 +42,12 @@ class QueryJob(Job):
         called = "this question" if len(releases) == 1 else f"these {len(releases)} questions"
         super().__init__([Due(payment, whole.event, label, whole.epsilon, whole.delta, whole.noise, called)])
 
-    def plan(self, population: int | None = None) -> list[Plan]:
+    def plan(self, population: int | None = None) -> list[Quote]:
         """What each question costs and how accurate its answer will be; nothing is charged or read.
 
         ``population`` is a guess at the number of rows, where the schema does not declare it.
         """
-        return self.batch.plan(rows=population)
+        return self.batch.plan(population=population)
 
     def run(self, say: Say = silent) -> Answered:
         """Charge, read, answer."""
@@ -79,9 +79,9 @@ def plan_query(
     with ExitStack() as stack:
         payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=questions[0], stack=stack)
         from tacit import tables
-        from tacit.tables.language.question import ask, parse
+        from tacit.tables.questions import parse
 
-        asked = [parse(text) for text in questions]
+        asked = [parse(text, confidence=confidence) for text in questions]
         table = stack.enter_context(
             tables.open(
                 source,
@@ -92,10 +92,7 @@ def plan_query(
             )
         )
         batch = table.batch(epsilon=epsilon, delta=delta)
-        releases = []
-        for question in asked:
-            chosen = {"interval": confidence} if question.name in ("median", "quantile") else {}
-            releases.append(ask(batch, question, table.schema, **chosen))
+        releases = [batch.ask(question) for question in asked]
         return QueryJob(os.fspath(source), batch, releases, payment).holding(stack)
 
 

@@ -66,9 +66,9 @@ def _containing(low: Array, high: Array, values: Array) -> tuple[Array, Array]:
     return np.minimum(low, values), np.maximum(high, values)
 
 
-def with_margins(cells: Array) -> Array:
-    """The table with its sums appended along every axis."""
-    for axis in range(cells.ndim):
+def with_margins(cells: Array, lead: int = 0) -> Array:
+    """The table with its sums appended along every axis but the first ``lead`` ones."""
+    for axis in range(lead, cells.ndim):
         cells = np.concatenate([cells, cells.sum(axis=axis, keepdims=True)], axis=axis)
     return cells
 
