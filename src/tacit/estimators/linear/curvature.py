@@ -46,7 +46,7 @@ class CurvaturePurchase:
 
     @property
     def event(self) -> events.Event:
-        """What it costs."""
+        """The event of the purchase."""
         return self._mechanism.event
 
     def buy(self, rows: ScaledRows, weights: Array, source: Source) -> Array:

@@ -165,7 +165,7 @@ class LinearModel(PrivateEstimator):
         scaled = ScaledRows(rows.matrix, self._targets(np.asarray(rows.targets)), space, rows.keep)
         weights = self._without_noise(scaled, space) if place is None else place.solve(scaled, source)
         covariance = self._covariance(recipe, place, scaled, weights, source)
-        self._keep(*space.outside(weights))
+        self._keep(*space.unscaled(weights))
         self.bounds_ = None if self.bounds is None else np.array([space.lower, space.upper])
         if covariance is not None:
             self._keep_errors(space, covariance)
@@ -181,7 +181,7 @@ class LinearModel(PrivateEstimator):
 
     def _keep_errors(self, space: Space, covariance: Array) -> None:
         """Standard errors of coefficients and intercept, privacy noise included."""
-        coefficients, intercepts = space.outside(np.eye(space.width))
+        coefficients, intercepts = space.unscaled(np.eye(space.width))
         moved = np.column_stack([coefficients, intercepts]).T * self._target_scale()
         errors = np.sqrt(np.einsum("ij,jk,ik->i", moved, covariance, moved))
         self.coef_error_, self.intercept_error_ = errors[:-1], float(errors[-1])
