@@ -139,7 +139,7 @@ def compared(data: pd.DataFrame) -> list[Question]:
     questions += [
         Question(
             f"quantile {q} {name}",
-            lambda table, name=name, q=q, **cost: table.quantile(name, q, interval=None, **cost),
+            lambda table, name=name, q=q, **cost: table.quantile(name, q, confidence=None, **cost),
             truth_of(np.quantile(clipped(data, name), q, method="inverted_cdf")),
             "quantile",
             (name,),

@@ -49,7 +49,7 @@ def classifier(
 def regressor(
     problem: Problem, epsilon: float, delta: float, seed: int | None, gradient: bool
 ) -> LinearRegression:
-    place = {"noise": "gradient", "n": len(problem.X)} if gradient else {}
+    place = {"noise": "gradient", "population": len(problem.X)} if gradient else {}
     facts = {"bounds": (problem.lower, problem.upper), "target_bounds": problem.target}
     return LinearRegression(epsilon, delta, random_state=seed, **facts, **place)
 

@@ -26,8 +26,9 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 import tacit
 from tacit import cli, datasets
-from tacit.data.rows import rows
-from tacit.models.saving import load
+from tacit.data.reading import private_rows
+from tacit.evaluation import evaluations_of
+from tacit.models import load
 
 BUDGETS = {"people to fit": 1.5, "people to test on": 2.0}
 """ε of each half. Nobody is in both, so they have budgets of their own."""
@@ -66,7 +67,7 @@ def fit_words(files: datasets.Files, folder: Path, name: str, seed: int | None) 
         words += ["--transform", transform]
     words += ["--test", str(files.test), "--test-epsilon", f"{tested:g}", "--test-dataset", other]
     if name == next(iter(MODELS)):
-        words += ["--groups-by", GROUPS, "--intervals", "0.1"]
+        words += ["--groups-by", GROUPS, "--interval-share", "0.1"]
     else:
         words += ["--quiet"]
     return [*words, *([] if seed is None else ["--seed", str(seed)])]
@@ -79,7 +80,7 @@ def in_truth(files: datasets.Files, models: dict[str, Any]) -> dict[str, tuple[f
     """
     maker = next(iter(models.values())).steps[0][1]
     schema = maker.schema
-    train, test = (rows(path, schema, list(schema)) for path in (files.train, files.test))
+    train, test = (private_rows(path, schema, list(schema)) for path in (files.train, files.test))
     features, labels = maker.transform(train), maker.target_values(train)
     others, truth = maker.transform(test), maker.target_values(test)
     made = {name: model.steps[-1][1] for name, model in models.items()}
@@ -99,7 +100,7 @@ def results(models: dict[str, Any], truth: dict[str, tuple[float, float]]) -> Ta
     for heading in ("ε", "measured, with budget", "95% interval", "in truth", "accuracy in truth"):
         table.add_column(heading, justify="right")
     for name in sorted(models, key=lambda name: MODELS[name][0]):
-        evaluation = models[name].evaluations_[0]
+        evaluation = evaluations_of(models[name])[0]
         low, high = evaluation.intervals["auroc"]
         measured = f"{evaluation.figures['auroc']:.3f} for ε = {MODELS[name][1]:g}"
         auroc, accuracy = truth[name]

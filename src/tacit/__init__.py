@@ -3,16 +3,28 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit import accounting, errors, events, mechanisms
-from tacit.errors import BudgetExceeded, TacitError
-from tacit.guarantee import Guarantee
-from tacit.ledger import Budget, Ledger
-from tacit.relations import Relation, Unit
-from tacit.schema import Column, Schema
-
 if TYPE_CHECKING:
-    from tacit import audit, estimators, tables, training
-    from tacit.estimators import evaluate, load, save
+    from tacit import (
+        accounting,
+        audit,
+        data,
+        errors,
+        estimators,
+        evaluation,
+        events,
+        jobs,
+        mechanisms,
+        models,
+        tables,
+        training,
+    )
+    from tacit.errors import BudgetExceeded, TacitError
+    from tacit.evaluation import evaluate
+    from tacit.guarantee import Guarantee
+    from tacit.ledger import Budget, Ledger
+    from tacit.models import load, save
+    from tacit.relations import Relation, Unit
+    from tacit.schema import Column, Schema
 
 __all__ = [
     "Budget",
@@ -26,26 +38,46 @@ __all__ = [
     "Unit",
     "accounting",
     "audit",
+    "data",
     "errors",
     "estimators",
     "evaluate",
+    "evaluation",
     "events",
+    "jobs",
     "load",
     "mechanisms",
+    "models",
     "save",
     "tables",
     "training",
 ]
 
-_ON_FIRST_USE = {
-    **{package: f"tacit.{package}" for package in ("audit", "estimators", "tables", "training")},
-    **dict.fromkeys(("evaluate", "load", "save"), "tacit.estimators"),
+_HOMES = {
+    "Budget": "tacit.ledger",
+    "BudgetExceeded": "tacit.errors",
+    "Column": "tacit.schema",
+    "Guarantee": "tacit.guarantee",
+    "Ledger": "tacit.ledger",
+    "Relation": "tacit.relations",
+    "Schema": "tacit.schema",
+    "TacitError": "tacit.errors",
+    "Unit": "tacit.relations",
+    "evaluate": "tacit.evaluation",
+    "load": "tacit.models",
+    "save": "tacit.models",
 }
+"""Where each name lives that is no package or module of tacit."""
 
 
 def __getattr__(name: str) -> Any:
-    """Packages that need more than everything else together are imported on first use."""
-    if name in _ON_FIRST_USE:
-        module = import_module(_ON_FIRST_USE[name])
-        return module if module.__name__ == f"tacit.{name}" else getattr(module, name)
-    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    """Every export is imported when it is first used, so that ``import tacit`` and the command start fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name) if name in _HOMES else import_module(f"tacit.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -389,7 +389,7 @@ def write(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool
     """Write a file, all of it or nothing; an existing one only with ``overwrite``."""
     place, target = repr(os.fspath(path)), Path(os.path.realpath(path))
     if target.exists() and not overwrite:
-        advice = "Name another file, or say that it may be overwritten."
+        advice = "Name another file, or add overwrite=True."
         raise TacitError(f"{place} exists and was left as it is.", advice, path=path)
     draft = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:

@@ -20,12 +20,12 @@ from tacit.data.preprocessor import Preprocessor
 from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
-from tacit.estimators.linear import newton
+from tacit.estimators.linear import certified, newton
 from tacit.estimators.linear import rows as prepared
 from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
 from tacit.estimators.linear.noise import PLACES, objective, output
 from tacit.estimators.linear.rows import ScaledRows, Space
-from tacit.evaluation.evaluate import evaluate
+from tacit.evaluation import evaluate
 from tacit.randomness import Source
 
 X = np.random.default_rng(1).normal(size=(60, 2))
@@ -374,8 +374,8 @@ def test_no_value_raises_wherever_it_stands(name: str) -> None:
         fitted(X, Y, units=handed)
         LinearRegression(norm=3.0, target_bounds=(0, 1), random_state=1).fit(X, handed)
         evaluate(model, X, handed, epsilon=1.0, random_state=1)
-        evaluate(model, X, Y, epsilon=1.0, random_state=1, groups=handed)
-        evaluate(model, X, Y, epsilon=1.0, random_state=1, groups_of={"sex": (handed, [0, 1])})
+        evaluate(model, X, Y, epsilon=1.0, random_state=1, units=handed)
+        evaluate(model, X, Y, epsilon=1.0, random_state=1, groups={"sex": (handed, [0, 1])})
     for rows_ in ([odd, *rows[1:]], [[odd, 1.0], *rows[1:]], [[0.0, 0.0], [odd, odd], *rows[2:]], cells):
         assert fitted(rows_, Y).coef_.shape == (1, 2)
         evaluate(model, rows_, Y, epsilon=1.0, random_state=1)
@@ -457,3 +457,97 @@ def test_a_smoothed_hinge_comes_near_the_hinge(corner: float) -> None:
         slope = smooth.slope(scores, targets)
         assert (np.abs(slope - sharp.slope(scores, targets)) <= 2 * math.sqrt(barrier / corner) + 1e-9).all()
         assert ((smooth.weights(scores, targets) >= 0) & np.isfinite(slope)).all()
+
+
+# ------------------------------------------------------------------ a first solver that fails
+
+FAILING: dict[str, Any] = {
+    "zeros": lambda loss, rows, penalty, tilt, tolerance: np.zeros_like(tilt),
+    "no numbers": lambda loss, rows, penalty, tilt, tolerance: np.full_like(tilt, np.nan),
+    "nearly there": lambda *given: newton_minimise(*given) + 1e-3,
+}
+newton_minimise = newton.minimise
+
+
+def distances(monkeypatch: pytest.MonkeyPatch, kind: type, options: Any, x: Any, y: Any) -> list[float]:
+    """How far weights are from the exact minimum, in parts of the distance that the noise is made for."""
+    found = []
+    real = certified.certified
+
+    def checked(loss: Any, rows: Any, penalty: Any, tilt: Any, tolerance: float) -> Any:
+        made = real(loss, rows, penalty, tilt, tolerance)
+        exact = newton_minimise(loss, rows, penalty, tilt, tolerance * 1e-4)
+        found.append(float(np.linalg.norm(made - exact)) * float(penalty.min()) / tolerance)
+        return made
+
+    monkeypatch.setattr(objective, "certified", checked)
+    monkeypatch.setattr(output, "certified", checked)
+    settings = {"classes": [0, 1], "bounds": (-1, 1), "random_state": 1, **options}
+    for noise in ("output", "objective"):
+        for delta in (0.0, 1e-6):
+            kind(epsilon=2.0, delta=delta, noise=noise, **settings).fit(x, y)
+    return found
+
+
+SECOND = [
+    (LinearSVC, {"corner": 0.5}), (LinearSVC, {"corner": 1e-2}), (LinearSVC, {"classes": [0, 1, 2]}),
+    (LogisticRegression, {}), (LogisticRegression, {"slope": 0.3}),
+    (LogisticRegression, {"classes": [0, 1, 2]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("failing", FAILING)
+@pytest.mark.parametrize(("kind", "options"), SECOND, ids=str)
+def test_where_newton_fails_the_weights_are_still_certified(
+    kind: type, options: Any, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certified, "minimise", FAILING[failing])
+    rows = ("separable", "noise") if failing == "zeros" else ("copies that contradict each other",)
+    for name in rows:
+        x, y = HARD[name]
+        left = distances(monkeypatch, kind, options, x[::3], y[::3])
+        assert len(left) == 4
+        assert max(left) <= 1
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_the_second_method_raises_and_warns_for_no_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certified, "minimise", FAILING["zeros"])
+    for kind in (LogisticRegression, LinearSVC):
+        model = kind(2.0, noise="output", classes=[0, 1], bounds=(-1, 1), random_state=1).fit(*HARD[name])
+        assert np.isfinite(model.coef_).all()
+
+
+def test_the_twin_that_releases_zeros_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was released before: zeros, where the first solver fails."""
+    monkeypatch.setattr(certified, "minimise", FAILING["zeros"])
+    monkeypatch.setattr(certified, "_descended", lambda gradient, tolerance: np.zeros_like(gradient.tilt))
+    assert max(distances(monkeypatch, LogisticRegression, {}, *HARD["separable"])) > 1e3
+
+
+def test_the_twin_that_takes_too_few_steps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certified, "minimise", FAILING["zeros"])
+    monkeypatch.setattr(certified, "_steps", lambda condition, distance: 20)
+    assert max(distances(monkeypatch, LogisticRegression, {}, *HARD["separable"])) > 1
+
+
+def test_the_gradient_is_as_exact_as_is_said() -> None:
+    """Against fractions, at points where float64 alone is off by far more."""
+    generator = np.random.default_rng(9)
+    x = generator.uniform(-1, 1, (40, 3))
+    space = Space.of(np.full(3, -1.0), np.full(3, 1.0), None, intercept=True)
+    signs = np.where(generator.random((40, 1)) < 0.5, -1.0, 1.0)
+    loss, rows, penalty = HuberHinge(1, 1e-3), ScaledRows(x, signs, space), np.full(4, 0.5)
+    near = newton.minimise(loss, rows, penalty, np.zeros((4, 1)), 1e-9)
+    point = near, near * 1e-17
+    found = certified._Gradient(loss, rows, penalty, np.zeros((4, 1)))(point)
+    theta = [Fraction(float(a)) + Fraction(float(b)) for a, b in zip(near[:, 0], point[1][:, 0], strict=True)]
+    exact = [Fraction(1, 2) * each for each in theta]
+    corner = Fraction(loss.corner)
+    for row, sign in zip(next(rows.blocks())[0], signs[:, 0], strict=True):
+        values = [Fraction(float(each)) for each in row]
+        slack = 1 - int(sign) * sum(a * b for a, b in zip(values, theta, strict=True))
+        slope = -int(sign) * min(max((slack + corner) / (2 * corner), Fraction(0)), Fraction(1))
+        exact = [total + value * slope for total, value in zip(exact, values, strict=True)]
+    allowed = 2.0**-53 * (40 * 40 + 4 * 0.5 * float(np.linalg.norm(near)))
+    assert math.dist(found[:, 0], [float(each) for each in exact]) <= allowed

@@ -41,8 +41,7 @@ from tacit import Budget, Column, Ledger, Schema
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.estimators import LogisticRegression as Private
-from tacit.evaluation import alone, asking, tally
-from tacit.evaluation.evaluate import evaluate
+from tacit.evaluation import alone, evaluate, scoring, tally
 from tacit.evaluation.rowlocal import parts_with_products
 
 GENERATOR = np.random.default_rng(7)
@@ -54,7 +53,7 @@ HUGE = 1e39
 
 def counts(model: Any, x: Any, y: Any, **options: Any) -> Any:
     """The exact vector behind an evaluation."""
-    task = tally.task_of(model, 50, {}, options.pop("target_bounds", None), np.zeros(0), public=False)
+    task = tally.tally_of(model, 50, {}, options.pop("target_bounds", None))
     return task.measure(model, x, np.asarray(y), {}, None, False, **options)[0]
 
 
@@ -67,14 +66,14 @@ def moved(model: Any, x: Any, y: Any, row: int = 0, **options: Any) -> int:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: a model is called with all rows at once."""
 
-    def of(asked: alone.Asked, matrix: Any) -> Any:
+    def of(asked: alone.MatrixScorer, matrix: Any) -> Any:
         with alone.silence():
             found = asked._answers(matrix, asked.model)
         if found is None:
             raise EngineFailed("The model could not score the rows.", engine="model")
         return found
 
-    monkeypatch.setattr(alone.Asked, "of", of)
+    monkeypatch.setattr(alone.MatrixScorer, "of", of)
 
 
 def on_the_edge() -> tuple[LogisticRegression, Any, Any]:
@@ -112,7 +111,7 @@ def rounded_by_the_others(scene: Scene) -> None:
 def test_a_score_is_the_same_bit_by_bit_wherever_the_row_stands(size: int) -> None:
     model, x, _ = on_the_edge()
     for made in (model, make_pipeline(StandardScaler(), PCA(9), LinearSVC()).fit(x, x[:, 1] > 0)):
-        asked = asking.Asking(made, "decision_function", 2, tally._odds)
+        asked = scoring.Scorer(made, "decision_function", 2, tally._odds)
         alone_, _ = asked.scores(x[:1], 1, False)
         for order in ("C", "F"):
             for place in {0, size // 2, size - 1}:
@@ -220,9 +219,9 @@ def test_a_part_that_rounds_by_position_is_found(monkeypatch: pytest.MonkeyPatch
         return scores
 
     model = LogisticRegression().fit(X, Y)
-    asked = alone.Asked(model, "predict_proba", tally._numbers(2), 2, WIDTH)
+    asked = alone.MatrixScorer(model, "predict_proba", tally._numbers(2), 2, WIDTH)
     forest = make_pipeline(PCA(3), RandomForestClassifier(3)).fit(X, Y)
-    behind = alone.Asked(forest, "predict_proba", tally._numbers(2), 2, WIDTH)
+    behind = alone.MatrixScorer(forest, "predict_proba", tally._numbers(2), 2, WIDTH)
     with alone.silence():
         assert asked._block() == alone.BLOCK
         assert behind._block() == alone.BLOCK
@@ -583,7 +582,7 @@ def test_every_row_is_answered_by_a_copy_of_its_own(model: Any, size: int) -> No
 def asks_one_copy(patch: pytest.MonkeyPatch) -> None:
     """The twin: one copy of the model is asked about all rows."""
     patch.setattr(alone, "_copies_of", lambda model: lambda: model)
-    patch.setattr(alone.Asked, "_refuse_memory", lambda asked, model: None)
+    patch.setattr(alone.MatrixScorer, "_refuse_memory", lambda asked, model: None)
 
 
 @mend(7, "a model that remembers", twin=asks_one_copy)

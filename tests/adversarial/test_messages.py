@@ -19,7 +19,7 @@ from commands import Run, commands
 from contract.mends import Scene, mend
 from tacit import Budget, Column, Ledger, Schema, tables
 from tacit.data import files, source
-from tacit.data.rows import prepare
+from tacit.data.reading import prepare
 from tacit.errors import SourceMissing
 
 SECRET = "Janet"

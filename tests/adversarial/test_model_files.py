@@ -22,9 +22,9 @@ from contract.mends import Scene, mend, replacing
 from tacit import Budget, Guarantee, Ledger, events
 from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable
-from tacit.estimators import LogisticRegression, evaluate
-from tacit.models import saving
-from tacit.models.saving import describe, load, save
+from tacit.estimators import LogisticRegression
+from tacit.evaluation import evaluate
+from tacit.models import claims, describe, load, save
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -44,7 +44,7 @@ def saved(path: Path) -> Path:
     many = {f"by {i}": (Y, [0, 1]) for i in range(30)}
     tests = [
         evaluate(fitted, X, Y, epsilon=1.0),
-        evaluate(fitted, X, Y, epsilon=0.5, delta=1e-6, groups_of=many),
+        evaluate(fitted, X, Y, epsilon=0.5, delta=1e-6, groups=many),
         evaluate(fitted, X, Y, public=True),
     ]
     save(fitted, path, evaluations=tests)
@@ -120,7 +120,7 @@ def test_more_may_be_stated_than_it_costs(model: Path) -> None:
     assert load(model).guarantee_.epsilon == 5.0
 
 
-@mend(11, "a file that states too little", twin=replacing(saving, "check_claim", lambda guarantee: None))
+@mend(11, "a file that states too little", twin=replacing(claims, "check_claim", lambda guarantee: None))
 def states_too_little(scene: Scene) -> None:
     path = forged(saved(scene.path / "model.tacit"), FORGERIES["ε"])
     for read in (load, describe):
@@ -142,8 +142,8 @@ def test_claims() -> None:
 
 def test_networks_may_not_either(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from tacit.training import saving as weights
-    from tacit.training.networks.network import Network, Preparation, network_at
+    from tacit.training import load_weights, save_weights
+    from tacit.training.networks.network import Network, Preparation
 
     made = Network.new("linear", (1, 4, 4), range(3), Preparation())
     honest = Guarantee(1.0, 0.0, events.Pure(1.0))
@@ -151,16 +151,17 @@ def test_networks_may_not_either(tmp_path: Path) -> None:
     test = json.loads(honest.to_json())
     for epsilon, tested, good in ((1.0, 1.0, True), (0.5, 1.0, False), (1.0, 0.5, False)):
         made.guarantee_ = Guarantee(epsilon, 0.0, events.Pure(1.0))
-        made.evaluations = [{"guarantee": {**test, "epsilon": tested}}]
-        made.save(path, overwrite=True)
+        made.evaluations_ = ({"guarantee": {**test, "epsilon": tested}},)
+        save(made, path, overwrite=True)
         if good:
-            assert network_at(path).guarantee_ == honest
+            assert load(path).guarantee_ == honest
             continue
-        with pytest.raises(ModelUnreadable, match="event costs"):
-            network_at(path)
-    weights.save(torch.nn.Linear(2, 2), path, Guarantee(0.1, 0.0, events.Pure(1.0)), overwrite=True)
+        for read in (load, describe):
+            with pytest.raises(ModelUnreadable, match="event costs"):
+                read(path)
+    save_weights(torch.nn.Linear(2, 2), path, Guarantee(0.1, 0.0, events.Pure(1.0)), overwrite=True)
     with pytest.raises(ModelUnreadable, match="event costs"):
-        weights.load(path, torch.nn.Linear(2, 2))
+        load_weights(path, torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "cnn", "scattering"])

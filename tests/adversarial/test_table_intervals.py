@@ -34,7 +34,7 @@ from tacit.tables.cells.noise import Context
 from tacit.tables.release import Answer
 from tacit.tables.statistics import intervals, moments, ranks, selection
 from tacit.tables.statistics.contrasts import Law, reach_of_sums, surprising
-from tacit.tables.statistics.discovery import Keys
+from tacit.tables.statistics.discovery import NoisyKeys
 from tacit.tables.statistics.postprocess import non_negative
 from tacit.tables.statistics.selection import MOST_TOUCHED, TARGET_ROUNDED, Quantiles
 
@@ -216,14 +216,14 @@ class Asked:
         ledger: Any = SimpleNamespace(budget=Budget(1e6, 0.5))
         batch = Table(source, source.table, schema, ledger, self.context).batch(epsilon=epsilon, delta=delta)
         ask(batch)
-        self.statistic: Any = batch._asked[0][0]
+        self.statistic: Any = batch._asked[0].statistic
         self.share = batch._shares()[0]
         self.cells = measure(source, source.table, unit, self.statistic.measurements())
         source.close()
 
     def answers(self, repeats: int) -> Iterator[Answer]:
         for _ in range(repeats):
-            yield self.statistic.finish(self.cells, self.share, self.context)
+            yield self.statistic.with_noise(self.share, self.context).answer(self.cells)
 
     def covered(self, truth: Any, repeats: int, simultaneous: bool = False) -> Array:
         inside = []
@@ -353,15 +353,20 @@ def check_quantile(name: str, n: int, q: float, epsilon: float) -> None:
 class Aimed(Quantiles):
     """The twin: ends that were chosen for ranks some way before and after the quantile, and not checked."""
 
-    def finish(self, cells: Any, share: Any, context: Any) -> Answer:
-        plain = Quantiles(self.label, self.axes, self.grid, self.fractions, self.scalar, None)
-        answer = plain.finish(cells, share.of(0.8), context)
-        choosers = plain._choosers(share.of(0.1), context)["value"]
+    def with_noise(self, share: Any, context: Any) -> Any:
+        plain = Quantiles(self.axes, self.steps, self.fractions, self.scalar, None)
+        noisy = plain.with_noise(share.of(0.8), context)
+        choosers = plain.choosers(share, 0.1, context)
         away = np.array([selection._scale(one) * math.log(0.5 / 0.025) for one in choosers])
-        steps = cells[0].reshape(-1) * FRACTIONS
-        low, high = (self._laid_out(self._chosen(steps, choosers, side * away)) for side in (-1, 1))
-        ends = np.minimum(low, answer.values), np.maximum(high, answer.values)
-        return Answer(answer.values, lambda *_: ends, answer.show)
+
+        def answered(cells: Any) -> Answer:
+            answer = noisy.answer(cells)
+            steps = cells[0].reshape(-1) * FRACTIONS
+            low, high = (self.laid_out(self.chosen(steps, choosers, side * away)) for side in (-1, 1))
+            ends = np.minimum(low, answer.values), np.maximum(high, answer.values)
+            return Answer(answer.values, lambda *_: ends, answer.show)
+
+        return SimpleNamespace(answer=answered)
 
 
 def aims(patch: pytest.MonkeyPatch) -> None:
@@ -371,7 +376,7 @@ def aims(patch: pytest.MonkeyPatch) -> None:
     def asked(self: Asked, *given: Any, **more: Any) -> None:
         ask(self, *given, **more)
         known = self.statistic
-        self.statistic = Aimed("", known.axes, known.grid, known.fractions, True, 0.95)
+        self.statistic = Aimed(known.axes, known.steps, known.fractions, True, 0.95)
 
     patch.setattr(Asked, "__init__", asked)
 
@@ -433,14 +438,14 @@ def slack(sensitivity: float, reach: float, touched: int) -> float:
 @pytest.mark.parametrize("groups", [1, 1000, 10**6, MOST_TOUCHED])
 @pytest.mark.parametrize("q", [0.5, 0.99])
 def test_rounding_in_every_group_is_allowed_for(groups: int, q: float) -> None:
-    grid: Any = SimpleNamespace(size=101)
+    steps: Any = SimpleNamespace(size=101)
     for unit, relation in (
         (Unit("who", 3), "add_remove"),
         (Unit("who", 1), "replace_one"),
         (Unit(), "replace_one"),
     ):
         context = Context(Relation(relation), unit, RandomSource(1), None, concentrated=False)
-        statistic = Quantiles("", (Many(groups),), grid, (q,), True, None)
+        statistic = Quantiles((Many(groups),), steps, (q,), True, None)
         reach = q * unit.rows * (1 if relation == "add_remove" else 2)
         touched = statistic.touched(context)
         assert touched == (groups if unit.column else 2)
@@ -511,7 +516,7 @@ def shown_keys(epsilon: float, threshold: int, count: int) -> tuple[mechanisms.D
 def test_counts_of_keys_given_that_they_are_shown(epsilon: float, threshold: int) -> None:
     for beyond in (-4, -1, 0, 1, 3, 10, 40, 400):
         noise, seen = shown_keys(epsilon, threshold, threshold + beyond)
-        low, high = Keys._interval(noise, seen, threshold, MISS)
+        low, high = NoisyKeys.interval(noise, seen, threshold, MISS)
         check_covered((low <= threshold + beyond) & (threshold + beyond <= high))
         assert ((low <= seen) & (seen <= high)).all()
 

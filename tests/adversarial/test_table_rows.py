@@ -28,7 +28,7 @@ from tacit import Column, Schema, Unit
 from tacit.data import frames, stored
 from tacit.data import source as sources
 from tacit.data.frames import Frame, frame_of
-from tacit.data.source import Source, connect
+from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.relations import Relation
 from tacit.tables.cells.measure import Block, Measurement, measure
@@ -53,7 +53,7 @@ def visits() -> pl.DataFrame:
 
 def total(source: Any, schema: Schema = SCHEMA) -> int:
     """The sum before the noise."""
-    opened = source if isinstance(source, Source) else connect(source, schema)
+    opened = source if isinstance(source, PrivateSource) else connect(source, schema)
     (cells,) = measure(opened, opened.table, schema.unit, [SUM])
     return int(cells.sum())
 

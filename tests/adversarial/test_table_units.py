@@ -30,7 +30,7 @@ from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
 from tacit.data import frames
 from tacit.data.cleaning import expressions
-from tacit.data.source import UNIT, Source, connect
+from tacit.data.source import UNIT, PrivateSource, connect
 from tacit.errors import SourceMissing
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
@@ -93,19 +93,19 @@ def visits(who: pa.Array) -> pa.Table:
     )
 
 
-def exact(source: Source) -> np.ndarray:
+def exact(source: PrivateSource) -> np.ndarray:
     """The cells before the noise."""
     (cells,) = measure(source, source.table, SCHEMA.unit, [BY])
     return cells[..., 0]
 
 
-def units(source: Source) -> int:
-    return int(UnitCount("").read(source, source.table, CONTEXT)[0][0])
+def units(source: PrivateSource) -> int:
+    return int(UnitCount().read(source, source.table, CONTEXT)[0][0])
 
 
-def keys(source: Source) -> list[int]:
+def keys(source: PrivateSource) -> list[int]:
     """How many people have each key, where a person may count for two."""
-    found = Keys("", "key").read(source, source.table, replace(CONTEXT, unit=Unit("who", rows=2)))[0]
+    found = Keys("key").read(source, source.table, replace(CONTEXT, unit=Unit("who", rows=2)))[0]
     return sorted(found["n"])
 
 
@@ -360,7 +360,7 @@ def two_zeros(scene: Scene) -> None:
     assert keys(connect(table, SCHEMA)) == [1]
 
 
-@mend(13, "a collation", twin=replacing(Source, "unit", lambda self, table: table[UNIT]))
+@mend(13, "a collation", twin=replacing(PrivateSource, "unit", lambda self, table: table[UNIT]))
 def collation(scene: Scene) -> None:
     """Of five people the engine tells three apart."""
     assert units(connect(collated(COLLATIONS["column"]), SCHEMA)) == 5

@@ -51,12 +51,7 @@ def trainer(planned: Plan, ledger: tacit.Ledger | None = None, **options: Any) -
     return Trainer(model, nn.CrossEntropyLoss(), optimizer, planned, ledger, **options)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -238,10 +233,10 @@ def test_a_run_cut_off_between_claim_and_file_goes_on(
     path = tmp_path / "run"
     real = Checkpoint.write
 
-    def write(self: Any, trainer: Any, step: int, reserved: int) -> None:
-        if step == 8:
+    def write(self: Any, state: Any, reserved: int) -> None:
+        if state.taken == 8:
             raise PowerCut
-        real(self, trainer, step, reserved)
+        real(self, state, reserved)
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "write", write)
@@ -314,7 +309,7 @@ def test_a_fork_takes_no_step_and_gives_none_back(act: str, tmp_path: Path, ledg
             if act == "step":
                 made.step(*batch)
             else:
-                made._account.give_back(1)
+                made._run.state.account.give_back(1)
         except BaseException as error:
             told = str(error).encode()
         os.write(writer, told)
@@ -536,8 +531,8 @@ def test_a_second_run_counts_the_first(way: Any, tmp_path: Path) -> None:
     both = events.Compose((plan().event, plan().event))
     assert second.guarantee.event == both
     assert second.guarantee.epsilon == tacit.accounting.epsilon(both, 1e-5) > 1.2 * first.guarantee.epsilon
-    second.save(tmp_path / "model")
-    assert tacit.training.load(tmp_path / "model", copy.deepcopy(second.model)) == second.guarantee
+    tacit.save(second, tmp_path / "model")
+    assert tacit.training.load_weights(tmp_path / "model", copy.deepcopy(second.model)) == second.guarantee
     assert second.epsilon() == second.guarantee.epsilon
     third = fitted(way(second.model))
     assert third.guarantee.event == events.Compose((plan().event,) * 3)
@@ -580,14 +575,14 @@ def test_the_state_of_an_optimiser_counts() -> None:
 
 def test_a_file_brings_its_runs_along(tmp_path: Path) -> None:
     first = fitted(network())
-    first.save(tmp_path / "model")
+    tacit.save(first, tmp_path / "model")
     code = f"""
 import torch
 from torch import nn
-from tacit.training import Plan, Trainer, load
+from tacit.training import Plan, Trainer, load_weights
 from tacit.training import past
 model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-load({str(tmp_path / "model")!r}, model)
+load_weights({str(tmp_path / "model")!r}, model)
 with torch.no_grad():
     for each in model.parameters():
         each.mul_(2)
@@ -595,14 +590,14 @@ with torch.no_grad():
 print(run.number, run.alone.event.to_json())
 """
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert told.split(maxsplit=1) == [first._account.run, plan().event.to_json() + "\n"]
+    assert told.split(maxsplit=1) == [first._run.state.account.run, plan().event.to_json() + "\n"]
 
 
 def test_the_same_run_counts_once(tmp_path: Path) -> None:
     first = fitted(network())
-    first.save(tmp_path / "model")
+    tacit.save(first, tmp_path / "model")
     other = network()
-    tacit.training.load(tmp_path / "model", other)
+    tacit.training.load_weights(tmp_path / "model", other)
     both = nn.Sequential(*first.model[:2], nn.Linear(4, 3), copy.deepcopy(other[0]), nn.Linear(4, 2))  # type: ignore[index]
     assert fitted(both).guarantee.event == events.Compose((plan().event,) * 2)
 
@@ -612,8 +607,8 @@ def test_a_file_does_not_promise_more_than_its_runs(tmp_path: Path) -> None:
     early = first.guarantee
     second = fitted(first.model)
     with pytest.raises(InvalidValue, match="2 private runs"):
-        tacit.training.save(first.model, tmp_path / "model", early)
-    tacit.training.save(first.model, tmp_path / "model", second.guarantee)
+        tacit.training.save_weights(first.model, tmp_path / "model", early)
+    tacit.training.save_weights(first.model, tmp_path / "model", second.guarantee)
 
 
 def test_the_ledger_pays_for_each_run_once(tmp_path: Path, ledger: tacit.Ledger) -> None:
@@ -622,7 +617,7 @@ def test_the_ledger_pays_for_each_run_once(tmp_path: Path, ledger: tacit.Ledger)
     fitted(model, ledger)
     charged = [entry.event for entry in ledger.entries()]
     assert charged == [plan().event] * 2, "the run before was charged too: the ledger had not known of it"
-    assert outside._account.run in {entry.work.run for entry in ledger.entries() if entry.work}
+    assert outside._run.state.account.run in {entry.work.run for entry in ledger.entries() if entry.work}
     third = fitted(model, ledger)
     assert len(ledger.entries()) == 3
     assert third.guarantee.event == events.Compose((plan().event,) * 3)
@@ -638,7 +633,7 @@ def test_other_people_are_declared(tmp_path: Path, ledger: tacit.Ledger) -> None
     assert first.guarantee.epsilon < second.guarantee.epsilon == pytest.approx(louder.epsilon, rel=1e-3)
     assert "saw none of these people" in str(second.guarantee)
     assert len(ledger.entries()) == 1
-    second.save(tmp_path / "model")
+    tacit.save(second, tmp_path / "model")
     third = fitted(model, ledger)
     assert third.guarantee.event == events.Compose((second.guarantee.event, plan().event))
     with pytest.raises(InvalidValue, match="earlier"):
@@ -666,5 +661,5 @@ def test_runs_under_another_relation_have_no_common_price() -> None:
 
 def test_what_goes_on_from_a_void_run_is_void() -> None:
     first = fitted(network())
-    past.void(first.model, first._account.run)
+    past.void(first.model, first._run.state.account.run)
     assert fitted(_loaded(first.model)).guarantee.epsilon == float("inf")

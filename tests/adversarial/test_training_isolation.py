@@ -40,6 +40,7 @@ from tacit.training.isolation import recording as recordings
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.state import State
 from tacit.training.isolation.table import KEEPING
+from tacit.training.run import TrainingRun
 from training.oracle import squared
 from training.zoo import BATCH, ZOO
 
@@ -505,9 +506,9 @@ def test_state_does_not_escape(name: str, examples: str, tmp_path: Path) -> None
     except NotIsolated:
         assert examples == "together"
         with pytest.raises(GuaranteeVoid):
-            made.save(tmp_path / "model")
+            tacit.save(made, tmp_path / "model")
     else:
-        made.save(tmp_path / "model")
+        tacit.save(made, tmp_path / "model")
     assert_same(before, held(model))
 
 
@@ -585,7 +586,7 @@ def test_a_run_with_a_fault_has_no_guarantee(tmp_path: Path) -> None:
             all(made.step(inputs, targets) is None for inputs, targets in batches)
         assert made.step_number > 0
         written = (tmp_path / "run").read_bytes()
-        for promise in (lambda: made.guarantee, made.epsilon, lambda: made.save(tmp_path / "model")):
+        for promise in (lambda: made.guarantee, made.epsilon, lambda: tacit.save(made, tmp_path / "model")):
             with pytest.raises(GuaranteeVoid, match="does not change the"):
                 promise()
         with pytest.raises(InvalidValue):
@@ -611,7 +612,7 @@ def test_a_fault_before_the_first_step_leaves_the_model_as_it_was() -> None:
     still(model).fit(data())
 
 
-@mend(3, "a run with a fault", twin=replacing(Trainer, "_check_sound", lambda trainer: None))
+@mend(3, "a run with a fault", twin=replacing(TrainingRun, "check_sound", lambda run: None))
 def faulty_run(scene: Scene) -> None:
     begin()
     made = still(Net(before=into_frozen))
@@ -833,7 +834,7 @@ def test_weights_of_a_run_with_a_fault_are_promised_by_no_road(tmp_path: Path) -
         trainer.fit(data())
     assert trainer.step_number
     with pytest.raises(GuaranteeVoid):
-        tacit.training.save(model, tmp_path / "model", plan.guarantee())
+        tacit.training.save_weights(model, tmp_path / "model", plan.guarantee())
     part = nn.Sequential(model.inner, model.head)
     with pytest.raises(GuaranteeVoid):
         Trainer(part, by_example, torch.optim.SGD(part.parameters(), lr=0.1), plan)

@@ -278,6 +278,32 @@ for order, corner, threshold, epsilon, runs, charged in (
         bad_calls=BAD_VECTORS,
     )
 
+
+
+def wishart_cdf(x: np.ndarray, scale: float) -> np.ndarray:
+    """Of an entry on the diagonal of 3 × 3 noise: the sum of two independent Laplace variables."""
+    far = np.abs(x) / scale
+    tail = (2 + far) / 4 * np.exp(-far)
+    return np.where(x < 0, tail, 1 - tail)
+
+
+def only_entry_loss(x: np.ndarray) -> np.ndarray:
+    """1 × 1 noise is Laplace noise."""
+    return np.abs(x[:, 0, 0]) - np.abs(x[:, 0, 0] - 1)
+
+
+additive(
+    "wishart",
+    mechanisms.Wishart,
+    {"sensitivity": 1.0, "epsilon": 1.0},
+    event=events.Pure(1.0),
+    less={"sensitivity": 2 / 3},
+    pair=Pair(np.eye(1), np.zeros((1, 1)), only_entry_loss, calls, (40_000, 40_000), audit.Fixed(1 - 1e-6)),
+    noise=Noise(of_calls(np.zeros((3, 3)), lambda x: x[:, 0, 0]), wishart_cdf, 6000),
+    data=np.eye(2),
+    bad_calls=(*BAD_VECTORS, [1.0, 2.0], np.zeros((2, 3)), np.zeros((0, 0))),
+)
+
 BAD_INTEGERS = (*BAD_NUMBERS, 1.5, 1.0, [1, 2.5], np.array([SECRET]))
 
 additive(

@@ -217,13 +217,13 @@ NO_FRACTION = (
         for q in (0, 1, 0.0, 1.0, -0.1, 1.5, math.nan, "half", None, [], [0.5, 0.5], [0.5, 2.0], True)
     ),
     *(
-        (f"interval={level!r}", lambda t, level=level: t.median("rank", interval=level, epsilon=1.0))
+        (f"confidence={level!r}", lambda t, level=level: t.median("rank", confidence=level, epsilon=1.0))
         for level in (0, 1, math.nan, "95 %")
     ),
     ("text", lambda t: t.median("zip", epsilon=1.0)),
     ("no bounds", lambda t: t.median("free", epsilon=1.0)),
 )
-MEDIAN = Question(lambda t, **cost: t.median("rank", interval=None, **cost))
+MEDIAN = Question(lambda t, **cost: t.median("rank", confidence=None, **cost))
 END = LEFT + RIGHT
 
 

@@ -2,7 +2,7 @@
 
 Such a mechanism takes rows where another takes a value. They go through the engine once, with all cleaning,
 clipping and shrinking, and give exact cells; then only the noise is drawn again and again, by the
-statistic's own ``finish``. Nothing is summarised before the audit: it sees the noisy cells, of which
+noisy statistic's own ``answer``. Nothing is summarised before the audit: it sees the noisy cells, of which
 every estimate is post-processing.
 """
 
@@ -27,7 +27,7 @@ from scipy.special import ndtr
 from contract import registry
 from contract.registry import Case, Make, Noise, Pair, register
 from tacit import Budget, Column, Ledger, Schema, Unit, audit, events, mechanisms, tables
-from tacit.data.source import Source, connect
+from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
@@ -90,7 +90,7 @@ def frame(rows: Rows) -> pd.DataFrame:
 
 
 @cache
-def unread(unit: Unit) -> Source:
+def unread(unit: Unit) -> PrivateSource:
     """A source for questions that are only planned."""
     return connect(frame(BASE), Schema(COLUMNS, unit=unit))
 
@@ -111,7 +111,7 @@ class Question:
     def schema(self) -> Schema:
         return Schema(COLUMNS, population=self.rows, unit=self.unit)
 
-    def made(self, random_state: Any, less: float = 1.0, source: Source | None = None) -> Asked:
+    def made(self, random_state: Any, less: float = 1.0, source: PrivateSource | None = None) -> Asked:
         """The question as a mechanism; its noise is ``less`` times as large as it should be."""
         random = random_state if isinstance(random_state, RandomSource) else RandomSource(random_state)
         context = Context(Relation(self.relation), self.unit, random, self.rows, self.concentrated)
@@ -119,9 +119,9 @@ class Question:
         table = tables.Table(source, source.table, self.schema, UNCHARGED, context)
         batch = table.batch(epsilon=self.epsilon, delta=self.delta)
         self.ask(batch)
-        (statistic, _, _), (share,) = batch._asked[0], batch._shares()
+        (share,) = batch._shares()
         larger = Share(share.epsilon / less, share.rho and share.rho / less**2, share.delta)
-        return Asked(self, statistic, larger, context, batch.event, batch.guarantee.noise)
+        return Asked(self, batch._asked[0].statistic, larger, context, batch.event, batch.guarantee.noise)
 
     def opened(self, rows: Rows, ledger: Ledger) -> tables.Table:
         """The real table on a real ledger."""
@@ -129,7 +129,7 @@ class Question:
 
 
 @lru_cache(maxsize=8)
-def connected(rows: Rows, schema: Schema) -> Source:
+def connected(rows: Rows, schema: Schema) -> PrivateSource:
     return connect(frame(rows), schema)
 
 
@@ -162,6 +162,10 @@ class Asked:
     event: events.Event
     noise: str
 
+    @property
+    def noisy_statistic(self) -> Any:
+        return self.statistic.with_noise(self.share, self.context)
+
     def __call__(self, rows: Rows) -> np.ndarray:
         return self.many(rows, 1)[0]
 
@@ -174,7 +178,8 @@ class Asked:
             return self.found(exact[0], runs)
         if isinstance(self.statistic, BoughtBounds):
             return self.bought(rows, runs)
-        outcomes = (self.statistic.finish(exact, self.share, self.context) for _ in range(runs))
+        noisy = self.noisy_statistic
+        outcomes = (noisy.answer(exact) for _ in range(runs))
         seen = np.array([np.ravel(outcome.values) for outcome in outcomes])
         return seen.clip(-(2**62), 2**62).astype(np.int64)
 
@@ -182,7 +187,7 @@ class Asked:
         """Noisy cells side by side. Noise is independent in all cells, so many runs are one large array."""
         tiled = [np.broadcast_to(part, (runs, *part.shape)) for part in exact]
         shown = replace(self.statistic, estimate=_side_by_side, summed=None)
-        return shown.finish(tiled, self.share, self.context).values
+        return replace(self, statistic=shown).noisy_statistic.answer(tiled).values
 
     def found(self, exact: pd.DataFrame, runs: int) -> np.ndarray:
         """Noisy counts of the frequent keys, −1 where a key is not shown, and how many others are.
@@ -191,7 +196,7 @@ class Asked:
         """
         keys = len(exact)
         tiled = pd.DataFrame({"key": np.arange(runs * keys), "n": np.tile(exact["n"].to_numpy(), runs)})
-        outcome = self.statistic.finish([tiled], self.share, self.context)
+        outcome = self.noisy_statistic.answer([tiled])
         counts = np.full(runs * keys, -1)
         counts[outcome.show(outcome.values).index] = outcome.values
         each = pd.DataFrame(counts.reshape(runs, keys), columns=exact["key"].to_numpy())
@@ -204,11 +209,13 @@ class Asked:
         To buy them is a release of its own, audited as such.
         """
         while True:
-            paid: Any = self.statistic.finish(cells(self.question, rows), self.share, self.context)
-            ((column, bounds),) = paid.bought.items()
+            found: Any = self.noisy_statistic.answer(cells(self.question, rows))
+            ((column, bounds),) = found.bought.items()
             if bounds == NEAR:
-                proper = replace(self, statistic=paid.statistic, share=paid.share)
-                return proper.noisy(cells(self.question, rows, ((column, NEAR),)), runs)
+                exact = cells(self.question, rows, ((column, NEAR),))
+                tiled = [np.broadcast_to(part, (runs, *part.shape)) for part in exact]
+                shown = replace(found.statistic, estimate=_side_by_side, summed=None)
+                return replace(found.noisy, statistic=shown).answer(tiled).values
 
     def chances(self, exact: tuple[Any, ...]) -> list[np.ndarray]:
         """With what probability each choice of a selection falls on each candidate, in their order.
@@ -229,7 +236,7 @@ class Asked:
             return Recorded(chooser.sensitivity, chooser.epsilon, chooser.monotone, random_state=1)
 
         with mock.patch.object(selection, "_chooser", recording):
-            self.statistic.finish(exact, self.share, self.context)
+            self.noisy_statistic.answer(exact)
         return made
 
 

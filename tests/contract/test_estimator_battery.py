@@ -1,114 +1,171 @@
-"""What every estimator inherits, with noise at every place where it can enter.
+"""What every estimator of the registry inherits. An estimator adds one :class:`Fit` or more to FITS.
 
-How large the noise is and what an audit finds is tested beside each place, in tests/estimators.
+How large the noise is and what an audit finds is tested beside each estimator, in tests/estimators.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+import tacit
 from contract.registry import check_json, check_repetition
 from tacit import Budget, Ledger, Unit, accounting
 from tacit.errors import BudgetExceeded, InvalidValue
-from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.estimators.linear import model as linear_model
+from tacit.estimators import ESTIMATORS, LinearRegression, LinearSVC, LogisticRegression, Ridge, private
 from tacit.estimators.linear.noise import PLACES
 from tacit.relations import Relation
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One way to fit an estimator: its class, the parameters beside (ε, δ), and what may be asked of it."""
+
+    kind: type
+    settings: dict[str, Any]
+    bad: tuple[dict[str, Any], ...] = ()
+    """Parameters of its own that must be refused."""
+    repeats: bool = True
+    """Whether Repeat of its event is worth the time of every accountant."""
+    deltas: tuple[float, ...] = (0.0, 1e-3)
+
+    def model(self, delta: float, epsilon: float = 1.0, **more: Any) -> Any:
+        return self.kind(epsilon, delta, **{**self.settings, **more})
+
 
 CLASSIFIED = {"classes": [0, 1]}
 MEASURED = {"target_bounds": (0, 1)}
 KINDS: dict[type, dict[str, Any]] = {
     LogisticRegression: CLASSIFIED, LinearSVC: CLASSIFIED, LinearRegression: MEASURED, Ridge: MEASURED,
 }  # fmt: skip
-FITS = {
+LINEAR = {
     LogisticRegression: ("objective", "output", "functional", "gradient", "input", "exponential"),
     LinearSVC: ("objective", "output", "gradient", "input", "exponential"),
     LinearRegression: ("statistics", "functional", "gradient", "input", "exponential"),
     Ridge: ("statistics", "functional", "gradient", "input", "exponential"),
 }
+BAD_LINEAR = (
+    {"bounds": None}, {"bounds": (1, -1)}, {"noise": {"unknown": 1}}, {"noise": "unknown"},
+    {"population": -1},
+)  # fmt: skip
+
+
+def linear(kind: type, place: str) -> Fit:
+    settings = {"noise": place, "bounds": (-1, 1), "population": 4, **KINDS[kind]}
+    return Fit(kind, settings, BAD_LINEAR, repeats=place != "gradient")
+
+
+FITS: dict[str, Fit] = {
+    f"{kind.__name__}-{place}": linear(kind, place) for kind, places in LINEAR.items() for place in places
+}
 CASES = [
-    pytest.param(kind, place, delta, id=f"{kind.__name__}-{place}-{'pure' if delta == 0 else 'approximate'}")
-    for kind, places in FITS.items()
-    for place in places
-    for delta in (0.0, 1e-3)
+    pytest.param(fit, delta, id=f"{name}-{'pure' if delta == 0 else 'approximate'}")
+    for name, fit in FITS.items()
+    for delta in fit.deltas
 ]
+BAD: tuple[dict[str, Any], ...] = (
+    {"epsilon": 0.0}, {"epsilon": math.nan}, {"epsilon": "1"}, {"delta": -1e-9}, {"delta": 1.0},
+    {"relation": "both"}, {"rows_per_unit": 0}, {"random_state": "seed"},
+)  # fmt: skip
 X = np.array([[0.5, 0.5], [-0.5, 0.5], [1.0, 0.0], [0.2, -0.9]])
 Y = np.array([1, 0, 1, 0])
 
 
-def model(kind: type, place: str, delta: float, epsilon: float = 1.0, **more: Any) -> Any:
-    return kind(epsilon, delta, noise=place, bounds=(-1, 1), population=4, **{**KINDS[kind], **more})
+def numbers(fitted: Any) -> np.ndarray:
+    """All numbers that were released, in a row."""
+    found = [getattr(fitted, name) for name in fitted.released if hasattr(fitted, name)]
+    kept = [np.ravel(np.asarray(each)) for each in found if each is not None]
+    return np.concatenate([each.astype(float) for each in kept if each.dtype.kind in "fiub"])
+
+
+def test_every_estimator_is_here() -> None:
+    assert {fit.kind for fit in FITS.values()} == set(ESTIMATORS.values())
 
 
 def test_every_place_is_here() -> None:
-    assert {place for places in FITS.values() for place in places} == set(PLACES)
+    assert {place for places in LINEAR.values() for place in places} == set(PLACES)
 
 
-@pytest.mark.parametrize(("kind", "place", "delta"), CASES)
+@pytest.mark.parametrize(("fit", "delta"), CASES)
 class TestEveryFit:
-    def test_the_event(self, kind: type, place: str, delta: float) -> None:
-        event = model(kind, place, delta).plan(2).event
+    def test_the_event(self, fit: Fit, delta: float) -> None:
+        event = fit.model(delta).plan(2).event
         check_json(event)
-        if place != "gradient":
+        if fit.repeats:
             check_repetition(event)
 
     @pytest.mark.parametrize("relation", list(Relation))
     @pytest.mark.parametrize("rows", [1, 3])
-    def test_the_claim(self, kind: type, place: str, delta: float, relation: Relation, rows: int) -> None:
+    def test_the_claim(self, fit: Fit, delta: float, relation: Relation, rows: int) -> None:
         """The event costs no more than was asked for, nor much less, whoever is protected."""
         for epsilon in (0.2, 4.0):
-            made = model(kind, place, delta, epsilon, relation=relation, rows_per_unit=rows)
+            made = fit.model(delta, epsilon, relation=relation, rows_per_unit=rows)
             spent = accounting.epsilon(made.plan(2).event, delta, relation=relation)
             assert 0.8 * epsilon <= spent <= epsilon * (1 + 1e-6)
 
-    def test_fits_are_fresh(self, kind: type, place: str, delta: float) -> None:
+    def test_fits_are_fresh(self, fit: Fit, delta: float) -> None:
         """Of noisy rows nothing may be left, one time in five, and then the weights are 0: twelve fits."""
-        fits = [model(kind, place, delta).fit(X, Y) for _ in range(12)]
-        fits += [model(kind, place, delta, random_state=seed).fit(X, Y) for seed in (1, 2, 3, 4, 1)]
-        weights = [np.append(np.ravel(fit.coef_), fit.intercept_) for fit in fits]
+        fits = [fit.model(delta).fit(X, Y) for _ in range(12)]
+        fits += [fit.model(delta, random_state=seed).fit(X, Y) for seed in (1, 2, 3, 4, 1)]
+        weights = [numbers(each) for each in fits]
         assert len({tuple(row) for row in weights[:12]}) > 1
         assert len({tuple(row) for row in weights[12:16]}) > 1
         assert weights[12].tolist() == weights[16].tolist()
         kinds = [fits[0].guarantee_.noise, fits[12].guarantee_.noise]
-        assert kinds == [model(kind, place, delta).plan(2).kind, "seeded"]
+        assert kinds == [fit.model(delta).plan(2).kind, "seeded"]
         assert all(np.isfinite(row).all() for row in weights)
 
     def test_charged_first(
-        self, kind: type, place: str, delta: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, fit: Fit, delta: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         touched: list[int] = []
-        prepare = linear_model.ScaledRows
+        prepare = private.PrivateRows
+
+        def entries() -> int:
+            with Ledger.open(tmp_path / "rich.db") as second:
+                return len(second.entries())
 
         def recording(*arguments: Any) -> Any:
-            with Ledger.open(tmp_path / "rich.db") as second:
-                touched.append(len(second.entries()))
+            touched.append(entries())
             return prepare(*arguments)
 
-        monkeypatch.setattr(linear_model, "ScaledRows", recording)
-        budget = {"delta": delta} if delta else {}
+        def read() -> Any:
+            touched.append(entries())
+            return X, Y, None
+
+        monkeypatch.setattr(private, "PrivateRows", recording)
+        budget = {"delta": 2 * delta} if delta else {}
         with Ledger.open(tmp_path / "poor.db", Budget(0.5, **budget)) as ledger:
+            made = fit.model(delta, ledger=ledger)
             with pytest.raises(BudgetExceeded):
-                model(kind, place, delta, ledger=ledger).fit(X, Y)
+                made.fit(X, Y)
+            with pytest.raises(BudgetExceeded):
+                made.fit_rows(2, read)
             assert not touched
             assert not ledger.entries()
-        with Ledger.open(tmp_path / "rich.db", Budget(1 + 1e-6, **budget)) as ledger:
-            made = model(kind, place, delta, ledger=ledger).fit(X, Y)
+            assert not hasattr(made, "guarantee_")
+        with Ledger.open(tmp_path / "rich.db", Budget(2 + 1e-6, **budget)) as ledger:
+            made = fit.model(delta, ledger=ledger).fit(X, Y)
             assert touched == [1]
             assert [entry.event for entry in ledger.entries()] == [made.event_]
             assert made.guarantee_.epsilon == 1.0
+            again = fit.model(delta, ledger=ledger).fit_rows(2, read)
+            assert touched == [1, 2, 2]
+            assert [entry.event for entry in ledger.entries()] == [made.event_, again.event_]
 
-    def test_people(self, kind: type, place: str, delta: float) -> None:
-        made = model(kind, place, delta, rows_per_unit=2, random_state=1)
+    def test_people(self, fit: Fit, delta: float) -> None:
+        made = fit.model(delta, rows_per_unit=2, random_state=1)
         made.fit(X, Y, units=["a", "a", "a", "b"])
         assert made.guarantee_.unit == Unit("unit", 2)
 
-    def test_odd_rows(self, kind: type, place: str, delta: float) -> None:
+    def test_odd_rows(self, fit: Fit, delta: float) -> None:
         """None of these may raise, warn, or show in the shape."""
         for x, y in (
             (np.zeros((0, 2)), np.zeros(0)),
@@ -118,34 +175,43 @@ class TestEveryFit:
             (X, np.ones(4)),
             (X[:1], Y[:1]),
         ):
-            made = model(kind, place, delta, random_state=1).fit(x, y)
-            assert np.isfinite(made.coef_).all()
+            made = fit.model(delta, random_state=1).fit(x, y)
+            assert np.isfinite(numbers(made)).all()
             assert made.predict(X).shape == (4,)
 
-    def test_the_guarantee_travels(self, kind: type, place: str, delta: float) -> None:
-        made = model(kind, place, delta, random_state=1).fit(X, Y)
+    def test_the_guarantee_travels(self, fit: Fit, delta: float, tmp_path: Path) -> None:
+        made = fit.model(delta, random_state=1).fit(X, Y)
         told = json.loads(made.guarantee_.to_json())
         assert (told["epsilon"], told["delta"], told["noise"]) == (1.0, delta, "seeded")
+        tacit.save(made, tmp_path / "model.tacit")
+        loaded = tacit.load(tmp_path / "model.tacit")
+        assert loaded.guarantee_ == made.guarantee_
+        assert loaded.predict(X).tolist() == made.predict(X).tolist()
+        assert loaded.describe() == made.describe()
 
-    @pytest.mark.parametrize(
-        "bad",
-        [
-            {"epsilon": 0.0}, {"epsilon": math.nan}, {"epsilon": "1"}, {"delta": -1e-9}, {"delta": 1.0},
-            {"bounds": None}, {"bounds": (1, -1)}, {"relation": "both"}, {"noise": {"unknown": 1}}, {"noise": "unknown"},
-            {"rows_per_unit": 0}, {"population": -1}, {"random_state": "seed"},
-        ],
-        ids=str,
-    )  # fmt: skip
-    def test_bad_parameters(self, kind: type, place: str, delta: float, bad: dict[str, Any]) -> None:
-        made = model(kind, place, delta)
-        made.set_params(**bad)
-        with pytest.raises(InvalidValue):
-            made.fit(X, Y)
+    def test_what_it_says_of_itself(self, fit: Fit, delta: float) -> None:
+        made = fit.model(delta, random_state=1).fit(X, Y)
+        said = made.describe(["age", "height"])
+        assert said.title == fit.kind.title
+        assert {weight.feature for weight in said.weights} <= {"age", "height"}
+        sizes = [abs(weight.value) for weight in said.weights]
+        assert sizes == sorted(sizes, reverse=True)
+
+    def test_clones_are_the_same(self, fit: Fit, delta: float) -> None:
+        made = fit.model(delta)
+        assert clone(made).get_params() == made.get_params()
+
+    def test_bad_parameters(self, fit: Fit, delta: float) -> None:
+        for bad in (*BAD, *fit.bad):
+            made = fit.model(delta)
+            made.set_params(**bad)
+            with pytest.raises(InvalidValue):
+                made.fit(X, Y)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_places_that_do_not_apply_say_so(kind: type, place: str) -> None:
-    if place not in FITS[kind]:
+    if place not in LINEAR[kind]:
         with pytest.raises(InvalidValue, match="can be fitted"):
-            model(kind, place, 0.0).fit(X, Y)
+            linear(kind, place).model(0.0).fit(X, Y)

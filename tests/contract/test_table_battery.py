@@ -32,12 +32,12 @@ from contract.table_questions import (
     hers,
     runs,
 )
-from tacit import Budget, Ledger, Unit, audit, events, tables
+from tacit import Budget, Ledger, Unit, audit, events, mechanisms, tables
 from tacit.data.cleaning import expressions
 from tacit.errors import BudgetExceeded
 from tacit.tables.cells import measure
 from tacit.tables.cells.measure import FRACTIONS, Block, Measurement
-from tacit.tables.cells.noise import Context, Share
+from tacit.tables.cells.noise import Context
 from tacit.tables.statistics.discovery import Keys
 from tacit.tables.statistics.selection import Quantiles
 
@@ -269,7 +269,7 @@ def check_unique_keys(kind: type[Keys], unit: Unit, relation: str, added: Rows) 
 
     def make(random_state: Any) -> Asked:
         asked = question.made(random_state)
-        return replace(asked, statistic=kind(asked.statistic.label, asked.statistic.column))
+        return replace(asked, statistic=kind(asked.statistic.column))
 
     pair = Pair(
         (*BASE, *added),
@@ -295,22 +295,22 @@ def test_unique_keys_stay_unknown(unit: Unit, relation: str, added: Rows) -> Non
 class NoThreshold(Keys):
     """Every key that occurs is shown."""
 
-    def threshold(self, share: Share, context: Context) -> int:
+    def threshold(self, noise: mechanisms.DiscreteLaplace, delta: float, keys: int) -> int:
         return -(2**40)
 
 
 class ThresholdOfRows(Keys):
     """The threshold where the unit is a row, though a person may have three keys."""
 
-    def threshold(self, share: Share, context: Context) -> int:
-        return super().threshold(share, replace(context, unit=ROW))
+    def threshold(self, noise: mechanisms.DiscreteLaplace, delta: float, keys: int) -> int:
+        return super().threshold(replace(noise, sensitivity=1), delta, 1)
 
 
 class WholeDelta(Keys):
     """Each of the three keys may be shown with probability δ."""
 
-    def threshold(self, share: Share, context: Context) -> int:
-        return super().threshold(replace(share, delta=3 * share.delta), context)
+    def threshold(self, noise: mechanisms.DiscreteLaplace, delta: float, keys: int) -> int:
+        return super().threshold(noise, 3 * delta, keys)
 
 
 @pytest.mark.parametrize("kind", [NoThreshold, ThresholdOfRows, WholeDelta])
@@ -368,9 +368,9 @@ def neighbours(unit: Unit, relation: str, shape: tuple[int, ...], seed: int) -> 
 
 CHOICES = {
     "value and interval": lambda t: t.median("age"),
-    "a fraction": lambda t: t.quantile("age", 0.9, interval=None),
-    "fractions": lambda t: t.quantile("age", [0.1, 0.75], interval=None),
-    "groups": lambda t: t.median("age", by="sex", interval=None),
+    "a fraction": lambda t: t.quantile("age", 0.9, confidence=None),
+    "fractions": lambda t: t.quantile("age", [0.1, 0.75], confidence=None),
+    "groups": lambda t: t.median("age", by="sex", confidence=None),
     "leader": lambda t: t.top("kind", 1),
 }
 

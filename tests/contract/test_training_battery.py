@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+import tacit
 from contract import training_cases as tc
 from contract.broken import release_in_spite_of_refusal
 from contract.registry import REGISTRY, Case, check_audit, check_charged_first, check_fresh, check_noise
@@ -25,7 +26,7 @@ from contract.training_cases import Coordinates
 from tacit import Budget, Ledger, accounting
 from tacit.errors import BudgetExceeded, ModelUnreadable
 from tacit.randomness import Source
-from tacit.training import Plan, Quantile, Trainer, load, step, trainer
+from tacit.training import Plan, Quantile, Trainer, load_weights, step, trainer
 from tacit.training.clipping import Automatic, Flat, PerLayer
 from tacit.training.gradients.layers import Weights
 from tacit.training.sampling import Poisson
@@ -149,9 +150,9 @@ def check_saved(training: tc.Training, case: Case, path: Path) -> None:
     """A file carries weights together with what may be promised about them."""
     trainer = training.trainer()
     trainer.fit((torch.from_numpy(case.data), torch.zeros(len(case.data))))
-    trainer.save(path)
+    tacit.save(trainer, path)
     empty = Coordinates()
-    told = load(path, empty)
+    told = load_weights(path, empty)
     assert told.event == case.event, f"{case.name}: the file speaks of {told.event}"
     assert told.epsilon == accounting.epsilon(case.event, case.delta, relation=case.relation)
     assert (told.delta, str(told.relation)) == (case.delta, case.relation)

@@ -15,12 +15,13 @@ from tacit.data.features import Features
 from tacit.data.given import column, matrix, real
 from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import EngineFailed, InvalidValue
-from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, evaluate
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
 from tacit.estimators.linear.losses import HuberHinge, Squared
-from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.noise.exponential import NoisyChoice
 from tacit.estimators.linear.noise.objective import NoisyObjective
+from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.rows import ScaledRows, Space
+from tacit.evaluation import evaluate
 from tacit.randomness import Source
 
 

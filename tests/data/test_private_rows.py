@@ -11,8 +11,8 @@ import pytest
 
 from tacit import Column, Schema, Unit
 from tacit.data.preprocessor import Preprocessor
-from tacit.data.rows import UNIT, prepare, rows
-from tacit.data.source import Source
+from tacit.data.reading import UNIT, prepare, private_rows
+from tacit.data.source import PrivateSource
 from tacit.errors import SourceMissing
 
 COLUMNS = {
@@ -37,7 +37,7 @@ def test_a_file_and_a_frame_make_the_same_features(tmp_path: Path) -> None:
     """An undeclared category is not a missing one, which has a constant here."""
     (tmp_path / "data.csv").write_text(LINES, encoding="utf-8")
     schema = Schema(COLUMNS)
-    found = rows(tmp_path / "data.csv", schema, list(schema))
+    found = private_rows(tmp_path / "data.csv", schema, list(schema))
     direct = pd.read_csv(tmp_path / "data.csv", dtype=str, keep_default_na=False)
     maker = Preprocessor(schema)
     np.testing.assert_array_equal(maker.transform(found), maker.transform(direct))
@@ -50,16 +50,16 @@ def test_a_file_and_a_frame_make_the_same_features(tmp_path: Path) -> None:
 def test_the_unit_comes_along_and_rows_without_one_do_not(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(LINES, encoding="utf-8")
     schema = Schema(COLUMNS, unit=Unit("person", 2))
-    found = rows(tmp_path / "data.csv", schema, ["age"])
+    found = private_rows(tmp_path / "data.csv", schema, ["age"])
     assert list(found.columns) == ["age", UNIT]
     assert found[UNIT].tolist() == ["1", "1", "2", "3"]
 
 
 def test_preparing_reads_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Source, expression: Any) -> Any:
+    def refuse(self: PrivateSource, expression: Any) -> Any:
         raise AssertionError("rows were read")
 
-    monkeypatch.setattr(Source, "run", refuse)
+    monkeypatch.setattr(PrivateSource, "run", refuse)
     (tmp_path / "data.csv").write_text(LINES, encoding="utf-8")
     schema = Schema(COLUMNS)
     prepared = prepare(tmp_path / "data.csv", schema, ["age", "sex"])
@@ -67,9 +67,9 @@ def test_preparing_reads_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SourceMissing, match="no column 'height'"):
         prepare(tmp_path / "data.csv", Schema({"height": Column("number")}), ["height"])
     with pytest.raises(AssertionError, match="rows were read"):
-        rows(tmp_path / "data.csv", schema, ["age"])
+        private_rows(tmp_path / "data.csv", schema, ["age"])
 
 
 def test_columns_that_are_not_asked_for_need_not_be_there(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("age\n30\n", encoding="utf-8")
-    assert rows(tmp_path / "few.csv", Schema(COLUMNS), ["age"])["age"].tolist() == [30]
+    assert private_rows(tmp_path / "few.csv", Schema(COLUMNS), ["age"])["age"].tolist() == [30]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tacit.data.cleaning.expressions import clip, total
-from tacit.data.source import UNIT, Source, connect
+from tacit.data.source import UNIT, PrivateSource, connect
 from tacit.errors import EngineFailed
 from tacit.relations import Unit
 from tacit.schema import Column, Schema
@@ -44,12 +44,12 @@ def floats(*values: float | None) -> pa.Table:
     return pa.table({"x": pa.array(values, pa.float64(), from_pandas=False)})
 
 
-def of(table: Any, column: Column) -> Source:
+def of(table: Any, column: Column) -> PrivateSource:
     """The only column of a table, as declared."""
     return connect(table, Schema({"x": column}))
 
 
-def counted(source: Source) -> dict[Any, int]:
+def counted(source: PrivateSource) -> dict[Any, int]:
     """How many rows of each category there are, asked as cheaply as may be."""
     table = source.table
     found = source.run(table.group_by(key=source.key(table, "x")).aggregate(n=table.count()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tacit import Ledger, Schema, datasets
-from tacit.models.saving import load
+from tacit.models import load
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "adult_income.py"
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from commands import Outcome, Run, commands
-from tacit import Budget, Ledger, Unit
-from tacit.data.source import Source
-from tacit.models.saving import load
+from tacit import Budget, Ledger, Unit, load
+from tacit.data.source import PrivateSource
+from tacit.evaluation import evaluations_of
 
 SCHEMA = """
 [columns.age]
@@ -81,7 +81,7 @@ def charges(ledger: str = "study.db") -> int:
         return len(book.entries())
 
 
-def unreadable(self: Source, expression: Any) -> Any:
+def unreadable(self: PrivateSource, expression: Any) -> Any:
     raise AssertionError("rows were read")
 
 
@@ -133,7 +133,7 @@ def test_from_a_file_to_a_report(run: Run) -> None:
 
 
 def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "run", unreadable)
     before = sorted(path.name for path in Path().iterdir())
     shown = fit(run, "--dry-run").good()
     assert "Nothing was charged, and no rows were read." in shown.out
@@ -148,7 +148,7 @@ def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.
 
 def test_spent_budget_is_refused_before_the_rows_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fit(run, "--label", "first try", epsilon="2.5").good()
-    monkeypatch.setattr(Source, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "run", unreadable)
     again = fit(run, out="second.tacit")
     assert again.code == 2
     assert "remaining: ε = 0.5" in again.err
@@ -185,12 +185,12 @@ def test_other_people_have_a_budget_of_their_own(run: Run) -> None:
 def test_the_charge_comes_before_the_rows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
 
-    def count(self: Source, expression: Any) -> Any:
+    def count(self: PrivateSource, expression: Any) -> Any:
         counted.append(charges())
         return original(self, expression)
 
-    original = Source.run
-    monkeypatch.setattr(Source, "run", count)
+    original = PrivateSource.run
+    monkeypatch.setattr(PrivateSource, "run", count)
     fit(run, "--test", "test.csv", "--test-epsilon", "0.5").good()
     assert counted == [1, 2]
 
@@ -241,7 +241,7 @@ def test_what_is_printed_does_not_depend_on_the_rows(run: Run) -> None:
 def test_what_is_wrong_is_said_before_anything_is_charged(
     run: Run, words: tuple[str, ...], changed: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Source, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "run", unreadable)
     Path("empty.csv").touch()
     Path("narrow.csv").write_text("age,sex,income\n20,Male,low\n", encoding="utf-8")
     before = Path("data.csv").read_bytes()
@@ -260,7 +260,7 @@ def test_regression_and_a_public_test(run: Run, model: str) -> None:
     fitted = fit(run, "--test", "test.csv", "--test-public", "--seed", "1", target="wage", model=model).good()
     assert "public rows, free" in fitted.out
     assert charges() == 1
-    assert load("model.tacit").evaluations_[0].figures["r2"] > 0.5
+    assert evaluations_of(load("model.tacit"))[0].figures["r2"] > 0.5
     run("predict", "model.tacit", "test.csv", "--out", "wages.csv").good()
     values = np.loadtxt("wages.csv", skiprows=1)
     assert len(values) == 1500
@@ -276,7 +276,7 @@ def test_a_group_is_protected_with_its_rows(run: Run) -> None:
     assert "add_remove of one person (at most 2 rows)" in fitted.out
     model = load("model.tacit")
     assert model.steps[-1][1].guarantee_.unit == Unit("person", 2)
-    assert model.evaluations_[0].guarantee.unit == Unit("person", 2)
+    assert evaluations_of(model)[0].guarantee.unit == Unit("person", 2)
     assert "one person (at most 2 rows)" in run("inspect", "model.tacit").good().out
     lines = ["age,hours,sex", "30,40,Male"]  # neither target nor person
     Path("new.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -313,18 +313,20 @@ def test_svc_with_pure_noise_and_without_words(run: Run) -> None:
 
 
 def test_intervals_and_the_number_of_rows_are_bought_with_a_part_of_epsilon(run: Run) -> None:
-    shown = fit(run, "--intervals", "0.2", epsilon="2").good()
+    shown = fit(run, "--interval-share", "0.2", epsilon="2").good()
     assert "intervals    ε = 0.4" in shown.out
     facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
     assert all(row["low"] < row["value"] < row["high"] for row in facts["coefficients"])
     lacking = fit(run, "--noise", "gradient", out="other.tacit")
     assert lacking.code == 2
-    assert "--buy-rows" in lacking.err
-    bought = fit(run, "--noise", "gradient", "--buy-rows", out="other.tacit", epsilon="0.9").good()
-    assert "n            ε = " in bought.out
-    refused = fit(run, "--intervals", "0.2", model="ridge", target="wage", out="third.tacit", epsilon="0.1")
+    assert "--buy-population" in lacking.err
+    bought = fit(run, "--noise", "gradient", "--buy-population", out="other.tacit", epsilon="0.9").good()
+    assert "population   ε = " in bought.out
+    refused = fit(
+        run, "--interval-share", "0.2", model="ridge", target="wage", out="third.tacit", epsilon="0.1"
+    )
     assert refused.code == 2
-    assert "intervals" in refused.err
+    assert "interval_share" in refused.err
 
 
 def test_an_altered_model_is_refused(run: Run) -> None:
@@ -340,17 +342,17 @@ def test_an_altered_model_is_refused(run: Run) -> None:
 
 
 def test_what_was_paid_for_is_kept_somewhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tacit.models.saving as saving
+    import tacit
     from tacit.errors import TacitError
 
-    original = saving.save
+    original = tacit.save
 
     def full(model: Any, path: Any, **options: Any) -> None:
         if Path(path).name == Path(path).as_posix():
             raise TacitError(f"{path} cannot be written: no space left.")
         original(model, path, **options)
 
-    monkeypatch.setattr(saving, "save", full)
+    monkeypatch.setattr(tacit, "save", full)
     outcome = fit(run)
     assert outcome.code == 2
     place = outcome.err.split("The model was written to ")[1].split(" instead")[0]

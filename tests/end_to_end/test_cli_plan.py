@@ -11,6 +11,7 @@ import pytest
 
 from tacit import accounting, events
 from tacit.cli import main
+from tacit.training.plan import Plan
 
 TRAINING = ["--population", "60000", "--batch-size", "256", "--epochs", "15", "--delta", "1e-5"]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -55,6 +56,42 @@ def test_noise_multiplier_finds_epsilon_and_long_runs_have_few_rows() -> None:
     assert isinstance(rows, list)
     assert 15 <= len(rows) <= 22
     assert rows[-1]["epoch"] == 97
+
+
+def test_one_epoch_has_the_steps_of_the_trainer() -> None:
+    """60000 / 256 = 234.375: the nearest, for the command as for the run it plans."""
+    arguments = "--population 60000 --batch-size 256 --epochs 1 --delta 1e-5 --noise-multiplier 1"
+    planned = answer(*arguments.split())
+    plan = Plan(population=60000, batch_size=256, epochs=1, delta=1e-5, noise_multiplier=1.0)
+    assert planned["steps"] == plan.steps == plan.steps_per_epoch == 234
+    assert planned["epsilon"] == plan.epsilon
+    assert planned["spend"] == [{"epoch": 1, "steps": 234, "epsilon": plan.epsilon}]
+
+
+def test_planning_needs_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('torch', 'safetensors'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import tacit.training.plan, tacit.cli\n"
+        "assert tacit.training.Plan is tacit.training.plan.Plan\n"
+        "try:\n"
+        "    tacit.training.Trainer\n"
+        "except ModuleNotFoundError as error:\n"
+        "    assert error.name == 'torch', error\n"
+        "else:\n"
+        "    raise AssertionError('torch was found')\n"
+        f"sys.argv = ['tacit', 'plan', *{TRAINING!r}, '--epsilon', '2', '--json', '--plot', 'plan.png']\n"
+        "tacit.cli.main()\n"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout)["steps"] == 3516
+    assert (tmp_path / "plan.png").read_bytes().startswith(PNG)
 
 
 def test_replace_one_costs_more_noise() -> None:
@@ -156,8 +193,8 @@ def test_version_and_help() -> None:
 def test_interrupt_is_exit_code_130() -> None:
     code = (
         "import sys, tacit.report as r, tacit.cli as c\n"
-        "def stop(**options): raise KeyboardInterrupt\n"
-        "r.plan_training = stop\n"
+        "def stop(*plan, **options): raise KeyboardInterrupt\n"
+        "r.training_cost = stop\n"
         f"sys.argv = ['tacit', 'plan', *{TRAINING!r}, '--epsilon', '2']\n"
         "c.main()\n"
     )

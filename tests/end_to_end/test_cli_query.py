@@ -15,7 +15,7 @@ import pytest
 
 from commands import Outcome, Run, commands
 from tacit import Budget, Ledger
-from tacit.data.source import Source
+from tacit.data.source import PrivateSource
 
 SCHEMA = """
 population = 1200
@@ -118,7 +118,7 @@ def test_every_statistic(run: Run) -> None:
         "std(age) by sex",
         "median(day)",
         "quantile(age, [0.25, 0.75])",
-        "quantile(age, 0.5, interval=None)",
+        "quantile(age, 0.5, confidence=None)",
         "histogram(day, ['2020-01-01', '2020-06-01', '2020-12-31'])",
         "crosstab(sex, `home-town`, margins=True)",
         "covariance(age, hours)",
@@ -145,7 +145,7 @@ def test_every_statistic(run: Run) -> None:
 
 
 def test_people_are_protected_and_counted(run: Run) -> None:
-    made = run("ledger", "init", "people.db", "--epsilon", "9", "--unit", "person", "--rows", "2")
+    made = run("ledger", "init", "people.db", "--epsilon", "9", "--unit", "person", "--rows-per-unit", "2")
     assert made.code == 0
     arguments = ["data.csv", "count_units()", "count()", "--schema", "person.toml", "--ledger", "people.db"]
     result = run("query", *arguments, "--epsilon", "9", *SURELY, "--format", "json").json
@@ -213,7 +213,7 @@ def test_a_dry_run_foretells_the_ledger_and_reads_nothing(
 
     for _ in range(2):
         with monkeypatch.context() as context:
-            context.setattr(Source, "run", never)
+            context.setattr(PrivateSource, "run", never)
             plan = ask(
                 run, *questions, "--delta", delta, "--dry-run", "--format", "json", ledger="large.db"
             ).json
@@ -244,7 +244,8 @@ def test_a_dry_run_of_too_much_is_exit_code_2(run: Run) -> None:
     shown = ask(run, "count()", "--dry-run", epsilon="1.5")
     assert shown.code == 2
     assert "refused" in shown.out
-    assert "ε = 1.5 for this question would not fit into the budget: ε = 1 remains" in shown.err
+    assert "ε = 1.5 for this question would not fit into the budget of 'default'" in shown.err
+    assert "remaining: ε = 1." in shown.err
     assert shown.err.count("\n") == 1
     assert ask(run, "count()", "--dry-run", "--format", "json", epsilon="1.5").code == 2
     assert spent() == 0

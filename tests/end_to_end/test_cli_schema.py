@@ -204,9 +204,9 @@ def test_files_are_not_overwritten_unasked() -> None:
     written = Path("s.toml").read_text(encoding="utf-8")
     assert written == run("init", "data.csv")
     Path("s.toml").write_text("mine")
-    assert "add --force" in refused("init", "data.csv", "--out", "s.toml")
+    assert "add overwrite=True" in refused("init", "data.csv", "--out", "s.toml")
     assert Path("s.toml").read_text() == "mine"
-    run("init", "data.csv", "--out", "s.toml", "--force")
+    run("init", "data.csv", "--out", "s.toml", "--overwrite")
     assert Path("s.toml").read_text(encoding="utf-8") == written
     assert "cannot be written" in refused("init", "data.csv", "--out", "no/s.toml")
 

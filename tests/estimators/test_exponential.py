@@ -15,7 +15,7 @@ from tacit import audit, events
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
-from tacit.estimators.linear.noise.exponential import STEPS, NoisyChoice, Exponential, lattice, loss_range
+from tacit.estimators.linear.noise.exponential import STEPS, Exponential, NoisyChoice, lattice, loss_range
 from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source

@@ -12,7 +12,12 @@ from scipy.stats import laplace
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Squared
-from tacit.estimators.linear.noise.functional import NoisyPolynomial, Functional, LaplaceMoments, logistic_curvature
+from tacit.estimators.linear.noise.functional import (
+    Functional,
+    LaplaceMoments,
+    NoisyPolynomial,
+    logistic_curvature,
+)
 from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.noise.statistics import Moments
 from tacit.estimators.linear.rows import ScaledRows, Space
@@ -30,7 +35,7 @@ def rows_of(x: Any, y: Any, intercept: bool = False) -> ScaledRows:
     return ScaledRows(x, np.asarray(y, dtype=float)[:, None], space)
 
 
-def task(width: int, epsilon: float = 1.0, delta: float = 0.0, loss: Loss | None = None, **more: Any) -> Problem:
+def task(width: int, epsilon: float = 1.0, delta: float = 0.0, loss: Loss | None = None, **more: Any):
     return Problem(loss or Logistic(), width, epsilon, delta, **{"intercept": False, **more})
 
 
@@ -109,7 +114,7 @@ class TestNoise:
         points = np.sort(samples)
         allowed = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * points.size))
         steps = np.arange(1, points.size + 1) / points.size
-        scale = place.noise.sensitivity
+        scale = place.release.sensitivity
         distance = {f: np.abs(laplace.cdf(points / (scale * f)) - steps).max() for f in (1.0, 2 / 3, 3 / 2)}
         assert distance[1.0] <= allowed < min(distance[2 / 3], distance[3 / 2])
 
@@ -126,11 +131,11 @@ class TestNoise:
 class TestAudit:
     """An outlier at the bound, and a flipped label; each score is a likelihood ratio."""
 
-    def proven(self, place: Functional, one: ScaledRows, other: ScaledRows, score: Any, runs: int, seed: int) -> float:
+    def proven(self, place: Any, one: Any, other: Any, score: Any, runs: int, seed: int) -> float:
         found = []
         for k, rows in enumerate((one, other)):
             source, exact = Source(seed + k), Moments.of(rows, place._signs)
-            found.append(np.array([score(place, place.noise(exact, source)) for _ in range(runs)]))
+            found.append(np.array([score(place, place.release(exact, source)) for _ in range(runs)]))
         options = {"delta": 0.0, "confidence": 0.99}
         guesses = audit.choose_threshold(*found, rule=audit.Split(seed=1), **options)
         return audit.clopper_pearson(**guesses.counts(), **options).epsilon
@@ -140,8 +145,8 @@ class TestAudit:
         relation = Relation.ADD_REMOVE if name == "outlier" else Relation.REPLACE_ONE
         one, other = rows_of([[1.0]], [1.0]), rows_of([[0.0 if name == "outlier" else 1.0]], [0.0])
 
-        def score(place: Functional, noisy: Moments) -> float:
-            ratio, scale = place.noise.ratio, place.noise.sensitivity
+        def score(place: NoisyPolynomial, noisy: Moments) -> float:
+            ratio, scale = place.release.ratio, place.release.sensitivity
             matrix, vector = noisy.matrix[0, 0], noisy.vector[0] * ratio
             low = -ratio if name == "flipped" else 0.0
             along = abs(vector - low) - abs(vector - ratio)
@@ -152,9 +157,8 @@ class TestAudit:
         sound = self.proven(place, one, other, score, 4000, 1)
         assert 0.4 * claim < sound <= claim
         original = LaplaceMoments.of_a_row
-        share = (
-            2 / 3 if name == "outlier" else 2 / 3 * 2 * LaplaceMoments.ratio / place.noise.of_a_row(relation)
-        )
+        whole = 2 * LaplaceMoments.ratio / place.release.of_a_row(relation)
+        share = 2 / 3 if name == "outlier" else 2 / 3 * whole
         monkeypatch.setattr(LaplaceMoments, "of_a_row", lambda self, r: original(self, r) * share)
         twin = NoisyPolynomial(task(1, 2.0, relation=relation), Functional(**PAPER))
         assert twin.event == place.event
@@ -196,7 +200,8 @@ class TestSolution:
         rows = rows_of(x, y, intercept=True)
         options = {"mechanism": mechanism, "regularisation": regularisation}
         delta = 1e-6 if mechanism == "gaussian" else 0.0
-        place = NoisyPolynomial(task(4, 1e6, delta, loss, intercept=True, penalty=penalty), Functional(**options))
+        problem = task(4, 1e6, delta, loss, intercept=True, penalty=penalty)
+        place = NoisyPolynomial(problem, Functional(**options))
         inside = np.vstack([block for block, _ in rows.blocks()])
         ridge = np.diag([penalty or 0.0] * 3 + [0.0])
         if isinstance(loss, Logistic):

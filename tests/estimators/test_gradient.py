@@ -16,7 +16,7 @@ from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise import gradient
-from tacit.estimators.linear.noise.gradient import NoisyGradients, Gradient, clipped_sum
+from tacit.estimators.linear.noise.gradient import Gradient, NoisyGradients, clipped_sum
 from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.mechanisms import Gaussian, Norm
@@ -158,7 +158,7 @@ def audited(place, inside, outside, score, runs, seed, kind, rule=None):
     source = Source(seed)
     rule = audit.Split(seed=1) if rule is None else rule
     scores = [np.array([score(place.solve(r, source)) for _ in range(runs)]) for r in (inside, outside)]
-    delta = place.task.delta
+    delta = place.problem.delta
     guesses = audit.choose_threshold(*scores, rule=rule, delta=delta, confidence=1 - ALARM)
     return kind(**guesses.counts(), delta=delta, confidence=1 - ALARM)
 
@@ -184,7 +184,7 @@ def test_audit_gaussian(pair, relation, middle, monkeypatch):
     result = audited(place, *pair, first, 2000, 7, audit.gaussian, rule)
     assert 2.0 < result.epsilon < 4.0
     less = Gaussian(place.sensitivity * 2 / 3, noise_multiplier=place._mechanism.event.noise_multiplier)
-    monkeypatch.setattr(place, "_noise", less)
+    monkeypatch.setattr(place, "_mechanism", less)
     assert audited(place, *pair, first, 2000, 8, audit.gaussian, rule).contradicts(4.0)
 
 
@@ -193,7 +193,7 @@ def test_audit_pure(monkeypatch):
     place = NoisyGradients(task(Logistic(), 1, 2.0, 0.0, rows=1), Gradient(**options))
     result = audited(place, *OUTLIER, first, 6000, 9, audit.clopper_pearson)
     assert 1.5 < result.epsilon < 2.0
-    monkeypatch.setattr(place, "_noise", replace(place._mechanism, sensitivity=place.sensitivity * 2 / 3))
+    monkeypatch.setattr(place, "_mechanism", replace(place._mechanism, sensitivity=place.sensitivity * 2 / 3))
     assert isinstance(place._mechanism, Norm)
     assert audited(place, *OUTLIER, first, 6000, 10, audit.clopper_pearson).contradicts(2.0)
 
@@ -236,7 +236,8 @@ def test_much_epsilon_gives_the_fit_without_noise(loss, rate):
     rows = made(*data_for(loss, np.random.default_rng(15)), norm=3.0, intercept=True)
     options = {"steps": 600, "sampling_rate": rate, "decay": "linear"}
     epsilon = 1e7 if rate == 1 else 100.0
-    place = NoisyGradients(task(loss, 3, epsilon, 1e-3, rows=400, penalty=4.0, intercept=True), Gradient(**options))
+    problem = task(loss, 3, epsilon, 1e-3, rows=400, penalty=4.0, intercept=True)
+    place = NoisyGradients(problem, Gradient(**options))
     if rate < 1:
         place._mechanism = Gaussian(1.0, noise_multiplier=1e-6)
     exact = minimise(loss, rows, np.full(3, 4.0), np.zeros((3, loss.outputs)), 1e-9)
@@ -249,7 +250,8 @@ def test_much_epsilon_gives_the_fit_without_noise(loss, rate):
 @pytest.mark.parametrize("average", [True, False])
 def test_the_path_follows_its_options(decay, average):
     """Without noise to speak of, two rows and the recurrence by hand."""
-    options = {"steps": 5, "decay": decay or "none", "average": average, "momentum": 0.5, "learning_rate": 0.3}
+    options = {"steps": 5, "average": average, "momentum": 0.5, "learning_rate": 0.3}
+    options |= {} if decay is None else {"decay": decay}
     place = NoisyGradients(task(Squared(), 1, 1e9, 0.5, rows=2, penalty=0.2), Gradient(**options))
     found = place.solve(made([[1.0], [0.5]], [[1.0], [0.4]]), Source(17))
     w = v = 0.0

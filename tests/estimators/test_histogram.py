@@ -16,7 +16,7 @@ from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise import histogram
-from tacit.estimators.linear.noise.histogram import NoisyHistogram, Input
+from tacit.estimators.linear.noise.histogram import Input, NoisyHistogram
 from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.mechanisms import DiscreteGaussian, DiscreteLaplace
@@ -88,7 +88,7 @@ def test_noise_has_the_stated_scale(relation, rows, delta, expected, monkeypatch
     assert type(place.event) is type(expected.event)
     assert 0.99 < accounting.epsilon(place.event, delta, relation=relation) <= 1.0
     seen = []
-    monkeypatch.setattr(histogram, "_no_negatives", lambda noisy: seen.append(noisy) or noisy * 0)
+    monkeypatch.setattr(histogram, "without_negatives", lambda noisy: seen.append(noisy) or noisy * 0)
     source = Source(2)
     for _ in range(10):
         place.solve(made(np.zeros((0, 1)), np.zeros((0, 1))), source)
@@ -109,7 +109,7 @@ def noisy_counts(place, rows, runs, seed, monkeypatch):
     """Everything that is released, before it is post-processed."""
     seen = []
     with monkeypatch.context() as patch:
-        patch.setattr(histogram, "_no_negatives", lambda noisy: seen.append(noisy.copy()) or noisy * 0)
+        patch.setattr(histogram, "without_negatives", lambda noisy: seen.append(noisy.copy()) or noisy * 0)
         patch.setattr(histogram, "minimum", lambda *_: np.zeros((1, 1)))
         source = Source(seed)
         for _ in range(runs):
@@ -141,7 +141,7 @@ def test_audit(pair, relation, score, monkeypatch):
     place = NoisyHistogram(task(Logistic(), 2, 2.0, relation=relation), Input(cells=2))
     result = audited(place, *pair, score, 4000, 3, monkeypatch)
     assert 1.2 < result.epsilon < 2.0
-    monkeypatch.setattr(place, "_noise", replace(place._noise, epsilon=3.0))
+    monkeypatch.setattr(place, "_mechanism", replace(place._mechanism, epsilon=3.0))
     assert audited(place, *pair, score, 4000, 5, monkeypatch).contradicts(2.0)
 
 
@@ -212,7 +212,7 @@ def test_counts_without_negatives():
     rng = np.random.default_rng(12)
     for _ in range(50):
         noisy = rng.normal(size=30) * 5 + rng.choice([0, 3], size=30)
-        kept = histogram._no_negatives(noisy)
+        kept = histogram.without_negatives(noisy)
         assert (kept >= 0).all()
         assert kept.sum() == pytest.approx(max(noisy.sum(), 0.0), abs=1e-9)
         other = rng.dirichlet(np.full(30, 0.1), size=200) * max(noisy.sum(), 0.0)

@@ -18,11 +18,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tacit import Budget, Ledger, Unit, accounting
 from tacit.data.features import Features, known
-from tacit.data.units import bounded_groups
+from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
 from tacit.estimators.linear import model as base
+from tacit.estimators.linear import rows
 from tacit.estimators.linear.noise import Statistics
+from tacit.randomness import Source
 
 CLASSIFIERS = (LogisticRegression, LinearSVC)
 REGRESSORS = (LinearRegression, Ridge)
@@ -160,7 +162,8 @@ class TestConventions:
         assert cross_val_score(told(LogisticRegression), x, y, cv=3).mean() > 0.8
 
     def test_a_plan_prints_the_split_and_reads_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
-        model = told(LogisticRegression, norm=None, bounds="dp", population="dp", interval_share=0.1, verbose=True)
+        bought = {"bounds": "dp", "population": "dp", "interval_share": 0.1}
+        model = told(LogisticRegression, norm=None, verbose=True, **bought)
         shown = str(model.plan(3))
         for part, cost in (("objective", 0.78), ("population", 0.02), ("bounds", 0.1), ("intervals", 0.1)):
             assert f"{part:<12} ε = {cost}" in shown
@@ -224,15 +227,15 @@ class TestPrivateRows:
         groups = np.repeat(np.arange(300), 10)
         model = told(LogisticRegression, 2.0, rows_per_unit=4).fit(x, y, units=groups)
         assert model.guarantee_.unit == Unit("unit", 4)
-        source = rows.Source(1)
+        source = Source(1)
         named = np.array(["a"] * 9 + ["b"] * 2 + [None, math.nan], dtype=object)
-        kept = bounded_groups(named, 3, source)
+        kept = bounded_units(named, 3, source)
         assert kept[:9].sum() == 3
         assert kept[9:11].all()
         assert not kept[11:].any()
         times = np.zeros(9)
         for _ in range(600):
-            times += bounded_groups(np.array(["a"] * 9), 3, source)
+            times += bounded_units(np.array(["a"] * 9), 3, source)
         assert (np.abs(times - 200) < 65).all()
 
 

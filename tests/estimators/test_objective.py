@@ -1,4 +1,4 @@
-"""NoisyObjective perturbation: its privacy loss never exceeds what the event says, and its fit is a minimum."""
+"""Objective perturbation: its privacy loss never exceeds what the event says, and its fit is a minimum."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scipy.integrate import quad
 
 from tacit import _objective, accounting, audit, events
 from tacit.errors import CalibrationError
-from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from tacit.estimators.linear import newton
+from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from tacit.estimators.linear.newton import minimise
-from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.noise.objective import NoisyObjective
 from tacit.estimators.linear.noise.output import NoisyOutput
+from tacit.estimators.linear.noise.place import Problem
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit

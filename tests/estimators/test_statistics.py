@@ -41,6 +41,11 @@ def rows_of(x: Any, y: Any, intercept: bool = False) -> ScaledRows:
     return ScaledRows(x, np.asarray(y, dtype=float)[:, None], unit_space(x.shape[1], intercept))
 
 
+def wishart_scale(noise: Any) -> float:
+    """1/r of the Wishart noise of a release."""
+    return float(noise._mechanism._scale)
+
+
 def task(width: int, epsilon: float = 1.0, delta: float = 0.0, **more: Any) -> Problem:
     return Problem(Squared(), width, epsilon, delta, **{"intercept": False, **more})
 
@@ -56,7 +61,7 @@ def of_one(noise: Any, x: np.ndarray, s: float) -> Moments:
 
 
 def unit_vectors(rng: np.random.Generator, d: int) -> np.ndarray:
-    """ScaledRows at the bound, sometimes with equal entries, sometimes with few."""
+    """Rows at the bound, sometimes with equal entries, sometimes with few."""
     x = rng.choice([rng.normal(size=d), np.sign(rng.normal(size=d)), np.eye(d)[rng.integers(d)]])
     return x / np.linalg.norm(x) * rng.choice([1.0, 1.0, rng.uniform()])
 
@@ -93,7 +98,7 @@ class TestSensitivity:
 
     @staticmethod
     def worst(noise):
-        """ScaledRows at the cosine that the docstring finds, with opposite signs."""
+        """Rows at the cosine that the docstring finds, with opposite signs."""
         for cosine in (0.0, noise.ratio**2 / 2, noise.ratio**2):
             x, other = np.eye(3)[0], np.array([cosine, math.sqrt(1 - cosine**2), 0.0])
             yield x, other, 1.0, -1.0
@@ -149,7 +154,7 @@ class TestNoise:
         ("delta", "cdf"),
         [
             (1e-6, lambda points, noise, factor: norm.cdf(points / (noise.spread * factor))),
-            (0.0, lambda points, noise, factor: difference_cdf(points / (noise._scale * factor), 1.5)),
+            (0.0, lambda points, noise, part: difference_cdf(points / (wishart_scale(noise) * part), 1.5)),
         ],
         ids=["gaussian", "wishart"],
     )
@@ -164,7 +169,7 @@ class TestNoise:
         points = np.sort(samples)
         allowed = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * points.size))
         steps = np.arange(1, points.size + 1) / points.size
-        distance = {f: np.abs(cdf(points, place.noise, f) - steps).max() for f in (1.0, 2 / 3, 3 / 2)}
+        distance = {f: np.abs(cdf(points, place.release, f) - steps).max() for f in (1.0, 2 / 3, 3 / 2)}
         assert distance[1.0] <= allowed < min(distance[2 / 3], distance[3 / 2])
 
 
@@ -179,11 +184,11 @@ class TestAudit:
     """Worst-case neighbours: a row at the bound more, and a row whose target is flipped."""
 
     @staticmethod
-    def scores(place: Statistics, rows: ScaledRows, direction: np.ndarray, runs: int, seed: int) -> np.ndarray:
+    def scores(place: NoisyStatistics, rows: Any, direction: np.ndarray, runs: int, seed: int) -> np.ndarray:
         """What is released, along the direction in which the neighbours differ."""
         source, found, exact = Source(seed), [], Moments.of(rows, lambda y: y)
         for _ in range(runs):
-            noisy = place.noise(exact, source)
+            noisy = place.release(exact, source)
             whole = [noisy.matrix[0, 0], noisy.vector[0], 0.0 if noisy.square is None else noisy.square]
             found.append(np.dot(whole, direction))
         return np.array(found)
@@ -239,12 +244,12 @@ class TestAudit:
         pair = [Moments.of(rows_of(*data), lambda y: y) for data in (([[1.0]], [1.0]), second)]
 
         def log_density(points: np.ndarray, place: Statistics) -> np.ndarray:
-            a = np.maximum(np.abs(points) / place.noise._scale, 1e-9)
+            a = np.maximum(np.abs(points) / wishart_scale(place.release), 1e-9)
             return np.log(a * k1(a))
 
         def scores(place: Statistics, exact: Moments, seed: int) -> np.ndarray:
             source = Source(seed)
-            wholes = np.array([place.noise._whole(place.noise(exact, source)) for _ in range(8000)])
+            wholes = np.array([place.release._whole(place.release(exact, source)) for _ in range(8000)])
             score = np.zeros(len(wholes))
             for axis, (first, other) in zip(axes, centres, strict=True):
                 along = np.einsum("nij,i,j->n", wholes, axis, axis)
@@ -309,7 +314,8 @@ class TestSolution:
     def test_odd_rows(self, delta, x):
         for intercept in (False, True):
             rows = rows_of(x, np.ones(len(x)), intercept)
-            place = NoisyStatistics(task(rows.width, 1.0, delta, intercept=intercept), Statistics(residuals=True))
+            problem = task(rows.width, 1.0, delta, intercept=intercept)
+            place = NoisyStatistics(problem, Statistics(residuals=True))
             weights = place.solve(rows, Source(1))
             lower, upper = place.intervals()
             assert weights.shape == (rows.width, 1)

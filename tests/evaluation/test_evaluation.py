@@ -20,9 +20,8 @@ from sklearn.pipeline import make_pipeline
 from tacit import Budget, Column, Ledger, Schema, Unit, events, mechanisms
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import BudgetExceeded, InvalidValue, TacitError
-from tacit.evaluation import evaluate as evaluation
-from tacit.evaluation import tally
-from tacit.evaluation.evaluate import Evaluation, evaluate
+from tacit.evaluation import Evaluation, evaluate, tally
+from tacit.evaluation import measuring as evaluation
 from tacit.relations import Relation
 
 ALMOST_EXACT = 1e6
@@ -94,8 +93,8 @@ def test_exactly_one_of_epsilon_and_public(options: dict[str, Any]) -> None:
 def test_with_hardly_any_noise_the_figures_are_the_exact_ones(scale: float, shift: float, bins: int) -> None:
     x, y, group = sample(20_000)
     model = Given(scale, shift)
-    exact = evaluate(model, x, y, public=True, groups_of=groups(group))
-    private = evaluate(model, x, y, epsilon=ALMOST_EXACT, bins=bins, groups_of=groups(group), random_state=1)
+    exact = evaluate(model, x, y, public=True, groups=groups(group))
+    private = evaluate(model, x, y, epsilon=ALMOST_EXACT, bins=bins, groups=groups(group), random_state=1)
     assert exact.guarantee is None
     assert exact.accuracy == pytest.approx(np.mean(model.predict(x) == y))
     assert exact.auroc == pytest.approx(roc_auc_score(y, x[:, 0]))
@@ -135,9 +134,9 @@ def test_calibration_is_found() -> None:
     assert sum(line["count"] for line in right["table"]) == pytest.approx(200_000, abs=200)
 
 
-def vector(task: tally.Task, model: Any, rows: Any, keep: Any = None) -> Any:
+def vector(task: tally.Tally, model: Any, rows: Any, keep: Any = None) -> Any:
     x, y, group = rows
-    labels = {"group": group} if task.groups_of else {}
+    labels = {"group": group} if task.groups else {}
     return task.measure(model, x, y, labels, keep, public=False)[0]
 
 
@@ -154,14 +153,14 @@ def neighbours(seed: int) -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize("kind", ["two", "more", "regression"])
 def test_one_row_moves_the_counts_by_no_more_than_the_sensitivity(kind: str) -> None:
-    asked = {} if kind == "regression" else {"group": (None, ["a", "b"])}
+    asked = {} if kind == "regression" else {"group": ["a", "b"]}
     if kind == "more":
         x, y = np.array([[-3.0], [0.0], [3.0]] * 5), np.array([0, 1, 2] * 5)
         model: Any = LogisticRegression().fit(x, y)
     else:
         model = {"two": Given(), "regression": First()}[kind]
     bounds = (-1.0, 2.0)
-    task = tally.task_of(model, 50, asked, bounds, np.zeros(0), public=False)
+    task = tally.tally_of(model, 50, asked, bounds)
     most = {(relation, norm): 0.0 for relation in Relation for norm in (1, 2)}
     for seed in range(400):
         vectors = [vector(task, model, rows) for rows in neighbours(seed)]
@@ -178,7 +177,7 @@ def test_one_row_moves_the_counts_by_no_more_than_the_sensitivity(kind: str) -> 
 def test_one_unit_moves_the_counts_by_no_more_than_its_rows() -> None:
     """However many rows a unit has: those beyond the bound are not even counted as rows that fall nowhere."""
     seen = []
-    real = tally.Task.measure
+    real = tally.Tally.measure
 
     def spy(self: Any, *arguments: Any, **named: Any) -> Any:
         result = real(self, *arguments, **named)
@@ -187,12 +186,12 @@ def test_one_unit_moves_the_counts_by_no_more_than_its_rows() -> None:
 
     x, y, _ = sample(50)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tally.Task, "measure", spy)
+        patch.setattr(tally.Tally, "measure", spy)
         for crowd in (0, 40):
             many = np.concatenate([x, np.full((crowd, 1), math.nan)])
             labels = np.concatenate([y, np.zeros(crowd, int)])
             who = np.concatenate([np.arange(50), np.full(crowd, 99)])
-            evaluate(Given(), many, labels, epsilon=1.0, groups=who, rows_per_group=3, random_state=1)
+            evaluate(Given(), many, labels, epsilon=1.0, units=who, rows_per_unit=3, random_state=1)
     assert np.abs(seen[0] - seen[1]).sum() == 3
 
 
@@ -201,9 +200,9 @@ def test_one_unit_moves_the_counts_by_no_more_than_its_rows() -> None:
     [
         ({}, 1),
         ({"relation": "replace_one"}, 2),
-        ({"groups_of": {"g": 0, "h": 0}}, 3),
-        ({"groups": 0, "rows_per_group": 4}, 4),
-        ({"relation": "replace_one", "groups": 0, "rows_per_group": 4, "groups_of": {"g": 0}}, 16),
+        ({"groups": {"g": 0, "h": 0}}, 3),
+        ({"units": 0, "rows_per_unit": 4}, 4),
+        ({"relation": "replace_one", "units": 0, "rows_per_unit": 4, "groups": {"g": 0}}, 16),
     ],
 )
 def test_noise_has_the_scale_of_the_sensitivity(
@@ -219,24 +218,24 @@ def test_noise_has_the_scale_of_the_sensitivity(
     monkeypatch.setattr(evaluation.mechanisms, "DiscreteLaplace", spy)
     x, y, group = sample(60)
     options = dict(options)
-    if "groups_of" in options:
-        options["groups_of"] = {name: (group, ["a", "b"]) for name in options["groups_of"]}
     if "groups" in options:
-        options["groups"] = np.arange(60)
+        options["groups"] = {name: (group, ["a", "b"]) for name in options["groups"]}
+    if "units" in options:
+        options["units"] = np.arange(60)
     result = evaluate(Given(), x, y, epsilon=0.5, **options)
     assert made[0].sensitivity == sensitivity
     assert made[0].epsilon == 0.5
     assert result.guarantee is not None
     assert result.guarantee.event == events.Pure(0.5)
     assert result.guarantee.noise == "exact"
-    assert result.guarantee.unit.rows == options.get("rows_per_group", 1)
+    assert result.guarantee.unit.rows == options.get("rows_per_unit", 1)
 
 
 def test_delta_buys_gaussian_noise_where_that_is_less() -> None:
     x, y, group = sample(60)
     many = {f"attribute {i}": (group, ["a", "b"]) for i in range(30)}
     one = evaluate(Given(), x, y, epsilon=0.5, delta=1e-6).guarantee
-    more = evaluate(Given(), x, y, epsilon=0.5, delta=1e-6, groups_of=many).guarantee
+    more = evaluate(Given(), x, y, epsilon=0.5, delta=1e-6, groups=many).guarantee
     assert one is not None
     assert more is not None
     assert (one.delta, type(one.event)) == (0.0, events.Pure)
@@ -269,23 +268,23 @@ def test_the_ledger_must_promise_the_same(ledger: Ledger, tmp_path: Path) -> Non
     x, y, _ = sample(10)
     with pytest.raises(TacitError, match="replace_one"):
         evaluate(Given(), x, y, epsilon=0.1, ledger=ledger, relation="replace_one")
-    with pytest.raises(TacitError, match="group"):
-        evaluate(Given(), x, y, epsilon=0.1, ledger=ledger, groups=np.arange(10))
+    with pytest.raises(TacitError, match="unit"):
+        evaluate(Given(), x, y, epsilon=0.1, ledger=ledger, units=np.arange(10))
     with Ledger.open(tmp_path / "units.db", budget=Budget(1.0), unit=Unit("who", 2)) as other:
         with pytest.raises(TacitError, match="who"):
             evaluate(Given(), x, y, epsilon=0.1, ledger=other)
-        made = evaluate(Given(), x, y, epsilon=0.1, ledger=other, groups=np.arange(10), rows_per_group=2)
+        made = evaluate(Given(), x, y, epsilon=0.1, ledger=other, units=np.arange(10), rows_per_unit=2)
         assert made.guarantee is not None
         assert made.guarantee.unit == Unit("who", 2)
 
 
 def test_rows_that_fall_nowhere_change_nothing_and_raise_nothing() -> None:
     x, y, group = sample(500)
-    plain = evaluate(Given(), x, y, epsilon=ALMOST_EXACT, groups_of=groups(group), random_state=1)
+    plain = evaluate(Given(), x, y, epsilon=ALMOST_EXACT, groups=groups(group), random_state=1)
     odd_x = np.concatenate([x, [[math.nan], [math.inf], [0.0], [0.0], [0.0]]])
     odd_y = np.array([*y, 1, 0, 7, None, "x"], dtype=object)
     odd_group = np.array([*group, "a", "b", "a", "a", "b"], dtype=object)
-    odd = evaluate(Given(), odd_x, odd_y, epsilon=ALMOST_EXACT, groups_of=groups(odd_group), random_state=1)
+    odd = evaluate(Given(), odd_x, odd_y, epsilon=ALMOST_EXACT, groups=groups(odd_group), random_state=1)
     assert odd.figures == pytest.approx(plain.figures)
     assert odd.rows == plain.rows == 500
 
@@ -294,7 +293,7 @@ def test_rows_that_fall_nowhere_change_nothing_and_raise_nothing() -> None:
 @pytest.mark.parametrize("epsilon", [0.1, ALMOST_EXACT])
 def test_few_rows_and_one_class_are_ordinary(rows: int, epsilon: float) -> None:
     result = evaluate(
-        Given(), np.zeros((rows, 1)), np.ones(rows, int), epsilon=epsilon, groups_of=groups(["a"] * rows),
+        Given(), np.zeros((rows, 1)), np.ones(rows, int), epsilon=epsilon, groups=groups(["a"] * rows),
         random_state=3,
     )  # fmt: skip
     assert set(result.figures) == set(result.intervals)
@@ -312,13 +311,13 @@ def test_few_rows_and_one_class_are_ordinary(rows: int, epsilon: float) -> None:
 def test_intervals_cover_what_they_say() -> None:
     """Of 40 intervals at 90 %, each covering with probability 0.9, under 28 would be rarer than 1e-3."""
     x, y, group = sample(500_000, seed=99)
-    truth = evaluate(Given(), x, y, public=True, groups_of=groups(group)).figures
+    truth = evaluate(Given(), x, y, public=True, groups=groups(group)).figures
     hits: dict[str, int] = dict.fromkeys(truth, 0)
     widths = []
     for seed in range(40):
         x, y, group = sample(2000, seed=seed)
         made = evaluate(
-            Given(), x, y, epsilon=0.5, groups_of=groups(group), confidence=0.9, random_state=seed
+            Given(), x, y, epsilon=0.5, groups=groups(group), confidence=0.9, random_state=seed
         )
         widths.append(made.intervals["accuracy"][1] - made.intervals["accuracy"][0])
         for name, (low, high) in made.intervals.items():
@@ -369,7 +368,7 @@ def test_more_classes() -> None:
     y = np.array(["red", "green", "blue"])[np.argmax(np.column_stack([x, -x.sum(axis=1)]), axis=1)]
     model = LogisticRegression(C=0.01).fit(x, y)
     result = evaluate(
-        model, x, y, epsilon=ALMOST_EXACT, groups_of={"side": (x[:, 0] > 0, [True, False])}, random_state=1
+        model, x, y, epsilon=ALMOST_EXACT, groups={"side": (x[:, 0] > 0, [True, False])}, random_state=1
     )
     assert result.accuracy == pytest.approx(model.score(x, y))
     assert result.auroc is None
@@ -399,15 +398,16 @@ def test_models_that_only_decide_or_only_predict() -> None:
         (Given(), {"bins": 11}, "even"),
         (Given(), {"bins": 0}, "bins"),
         (Given(), {"confidence": 1.0}, "confidence"),
-        (Given(), {"groups_of": {"g": ["a"]}}, "labels and categories"),
-        (Given(), {"groups_of": {"g": (["a"], ["a"])}}, "as many"),
-        (Given(), {"groups": [1]}, "as many"),
-        (Given(), {"rows": 10, "groups": np.arange(10)}, "left out"),
+        (Given(), {"groups": {"g": ["a"]}}, "labels and categories"),
+        (Given(), {"groups": {"g": (["a"], ["a"])}}, "as many"),
+        (Given(), {"units": [1]}, "as many"),
+        (Given(), {"groups": [1]}, "declared groups by name"),
+        (Given(), {"population": 10, "units": np.arange(10)}, "left out"),
         (Given(), {"epsilon": 0.0}, "epsilon"),
         (Given(classes=(1,)), {}, "two classes_"),
         (LogisticRegression(), {}, "fit"),
         (Preprocessor(Schema({"a": Column("boolean")})), {}, "classifier or regressor"),
-        (First(), {"groups_of": {"g": (["a"] * 10, ["a"])}, "target_bounds": (0, 1)}, "regressor"),
+        (First(), {"groups": {"g": (["a"] * 10, ["a"])}, "target_bounds": (0, 1)}, "regressor"),
     ],
 )
 def test_bad_questions_are_refused_uncharged(
@@ -421,7 +421,7 @@ def test_bad_questions_are_refused_uncharged(
 
 def test_a_public_number_of_rows_is_kept_to() -> None:
     x, y, _ = sample(400)
-    known = [evaluate(Given(), x, y, epsilon=0.3, rows=400, random_state=seed) for seed in range(8)]
+    known = [evaluate(Given(), x, y, epsilon=0.3, population=400, random_state=seed) for seed in range(8)]
     free = [evaluate(Given(), x, y, epsilon=0.3, random_state=seed) for seed in range(8)]
     assert np.std([each.rows for each in known]) < np.std([each.rows for each in free]) / 2
 
@@ -433,7 +433,7 @@ def test_a_pipeline_on_a_frame_with_missing_values() -> None:
     columns = {"x": Column("number", bounds=(-5, 5)), "group": Column("category", categories=("a", "b"))}
     model = make_pipeline(Preprocessor(Schema(columns)), LogisticRegression()).fit(frame, y)
     asked = {"group": (frame["group"], ["a", "b"])}
-    result = evaluate(model, frame, pd.Series(y), epsilon=ALMOST_EXACT, groups_of=asked, random_state=1)
+    result = evaluate(model, frame, pd.Series(y), epsilon=ALMOST_EXACT, groups=asked, random_state=1)
     assert result.rows == 2000
     assert result.accuracy == pytest.approx(model.score(frame, y))
     array = evaluate(model, frame.to_numpy(dtype=object), y, epsilon=ALMOST_EXACT, random_state=1)
@@ -442,7 +442,7 @@ def test_a_pipeline_on_a_frame_with_missing_values() -> None:
 
 def test_seeds_are_told_and_repeat() -> None:
     x, y, group = sample(300)
-    one, two = (evaluate(Given(), x, y, epsilon=1.0, groups_of=groups(group), random_state=5) for _ in "ab")
+    one, two = (evaluate(Given(), x, y, epsilon=1.0, groups=groups(group), random_state=5) for _ in "ab")
     assert one == two
     assert one.guarantee is not None
     assert one.guarantee.noise == "seeded"
@@ -456,10 +456,10 @@ def test_round_trip_through_json(kind: str) -> None:
         made = evaluate(Plain().fit(x, y), x, y, epsilon=0.01, target_bounds=(0, 1), random_state=2)
     elif kind == "more":
         labels = OnlyPredicts().predict(x)
-        made = evaluate(OnlyPredicts(), x, labels, epsilon=1.0, groups_of=groups(group))
+        made = evaluate(OnlyPredicts(), x, labels, epsilon=1.0, groups=groups(group))
     else:
         paid: dict[str, Any] = {"public": True} if kind == "public" else {"epsilon": 1.0}
-        made = evaluate(Given(), x, y, groups_of=groups(group), **paid)
+        made = evaluate(Given(), x, y, groups=groups(group), **paid)
     again = Evaluation.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
     assert again == made
     assert again.groups == made.groups

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tacit import events
 from tacit.cli.ledger import app
-from tacit.errors import InvalidValue, LedgerExists, LedgerMissing, TacitError
+from tacit.errors import InvalidValue, LedgerCorrupted, LedgerExists, LedgerMissing, TacitError
 from tacit.ledger import Budget, Ledger
 from tacit.relations import Unit
 
@@ -32,8 +32,8 @@ def study(path: Path) -> Path:
 
 
 def test_init(path: Path):
-    budget = ("--epsilon", 3, "--delta", "1e-6")
-    result = run("init", path, *budget, "--relation", "replace_one", "--unit", "patient", "--rows", 5)
+    budget = ("--epsilon", 3, "--delta", "1e-6", "--relation", "replace_one")
+    result = run("init", path, *budget, "--unit", "patient", "--rows-per-unit", 5)
     assert result.exit_code == 0
     assert "'default' may spend ε = 3, δ = 1e-06, under replace_one of one patient" in result.output
     with Ledger.open(path) as ledger:
@@ -93,9 +93,31 @@ def test_verify_of_a_damaged_file(path: Path):
 def test_export(study: Path, folder: Path):
     lines = run("export", study).output.splitlines()
     assert [json.loads(line)["number"] for line in lines] == [1, 2, 3, 4]
-    assert run("export", study, "--output", folder / "out.jsonl").exit_code == 0
+    assert run("export", study, "--out", folder / "out.jsonl").exit_code == 0
     assert (folder / "out.jsonl").read_text().splitlines() == lines
-    assert isinstance(run("export", study, "--output", folder / "no" / "out").exception, TacitError)
+    assert isinstance(run("export", study, "--out", folder / "no" / "out").exception, TacitError)
+
+
+def test_an_emptied_file_is_told_as_such_by_every_command(path: Path):
+    """None of them advises to make a ledger, which init would refuse to do there."""
+    path.touch()
+    for words in (("init", path, "--epsilon", 3), ("show", path), ("export", path)):
+        told = run(*words).exception
+        assert isinstance(told, LedgerCorrupted)
+        assert "a ledger in it has been emptied, or none was begun" in str(told)
+        assert "delete the file" in str(told)
+    verified = run("verify", path)
+    assert verified.exit_code == 1
+    assert "a ledger in it has been emptied" in verified.stderr
+
+
+def test_export_replaces_a_file_only_if_told(study: Path, folder: Path):
+    place = folder / "out.jsonl"
+    place.write_text("mine")
+    assert "add overwrite=True" in str(run("export", study, "--out", place).exception)
+    assert place.read_text() == "mine"
+    assert run("export", study, "--out", place, "--overwrite").exit_code == 0
+    assert place.read_text().splitlines() == run("export", study).output.splitlines()
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "export"])

@@ -24,9 +24,9 @@ from tacit.data.features import Features
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Ridge
-from tacit.evaluation.evaluate import evaluate
-from tacit.models import container, saving
-from tacit.models.saving import describe, load, register, save
+from tacit.evaluation import evaluate, evaluations_of
+from tacit.models import container, describe, load, register, save
+from tacit.models import registry as registered
 
 GUARANTEE = Guarantee(0.5, 1e-6, events.Gaussian(9.0), noise="float64", assumptions=("n is public",))
 SCHEMA = Schema({"age": Column("integer", bounds=(0, 99)), "sex": Column("category", categories=("F", "M"))})
@@ -50,7 +50,8 @@ class Fake(BaseEstimator):
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "_registry", dict(saving._registry))
+    registered.require(registered.ARCHIVE)
+    monkeypatch.setattr(registered, "_kinds", dict(registered._kinds))
     register("fake", Fake, ("weights_",))
 
 
@@ -180,9 +181,9 @@ def test_evaluations_travel_with_the_model(path: Path) -> None:
     result = evaluate(model, X, y, epsilon=1.0)
     save(model, path, evaluations=[result])
     again = load(path)
-    assert again.evaluations_ == (result,)
+    assert evaluations_of(again) == (result,)
     save(again, path, overwrite=True)
-    assert load(path).evaluations_ == (result,)
+    assert evaluations_of(load(path)) == (result,)
 
 
 def test_files_are_replaced_only_when_told_and_whole(saved: Path) -> None:

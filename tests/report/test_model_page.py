@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from tacit import Budget, Column, Guarantee, Ledger, Schema, events
 from tacit.data.preprocessor import Preprocessor
+from tacit.errors import InvalidValue
 from tacit.estimators import LogisticRegression
-from tacit.evaluation.evaluate import evaluate
+from tacit.evaluation import evaluate
+from tacit.models import Description
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, in_words, odds
 from tacit.report.model import model_page
@@ -41,7 +44,7 @@ def fitted(classes: int, epsilon: float = 1.0, *, tested: bool = True) -> Any:
     pipeline = Pipeline([("preprocessor", maker), ("model", model)])
     if tested:
         groups = {"<b>": (frame["<b>"], ["l", "m"])}
-        found = evaluate(pipeline, frame, labels, epsilon=1.0, groups_of=groups, random_state=1)
+        found = evaluate(pipeline, frame, labels, epsilon=1.0, groups=groups, random_state=1)
         pipeline.evaluations_ = (found,)
     return pipeline
 
@@ -82,9 +85,39 @@ def test_intervals_of_coefficients_are_shown_where_there_are_some() -> None:
     estimator = model.steps[-1][1]
     estimator.coef_error_ = np.full(estimator.coef_.shape[1], 0.25)
     facts = Facts.of(model)
-    assert all(one.high - one.low == pytest.approx(2 * 1.959964 * 0.25) for one in facts.coefficients())
+    assert all(one.high - one.low == pytest.approx(2 * 1.959964 * 0.25) for one in facts.description.weights)
     page = model_page(facts)
     assert "The 95% intervals include the privacy noise;" in page
+
+
+class Counter(BaseEstimator):
+    """A model of a class that no report knows: it says what it is by describe()."""
+
+    guarantee_ = Guarantee(1.0, 0.0, events.Pure(1.0))
+
+    def describe(self) -> Description:
+        return Description("private <counter>", (("cells", "12"),), ("no", "yes"))
+
+
+def test_a_model_of_any_class_is_shown_by_its_description(tmp_path: Path) -> None:
+    facts = Facts.of(Counter(), "count.tacit")
+    page = model_page(facts)
+    assert "Private &lt;counter&gt;" in page
+    assert "<td>cells</td><td>12</td>" in page
+    assert Counter.guarantee_.statement() in page
+    assert "oefficient" not in page
+    assert "What was trained" not in page
+    with pytest.raises(InvalidValue, match=r"describe\(\)"):
+        Facts.of(BaseEstimator())
+
+
+def test_features_of_a_pipeline_go_by_the_names_of_its_schema() -> None:
+    facts = Facts.of(fitted(3, tested=False))
+    assert facts.description.title == "logistic regression of y"
+    assert {one.feature for one in facts.description.weights} == {"x", "<b>=l", "<b>=m"}
+    assert {one.output for one in facts.description.weights} == set(CLASSES)
+    alone = Facts.of(facts.model)
+    assert {one.feature for one in alone.description.weights} == {f"feature {place}" for place in range(3)}
 
 
 def test_models_at_several_epsilons_make_a_curve() -> None:

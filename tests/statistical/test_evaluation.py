@@ -21,9 +21,8 @@ from contract.registry import Case, Make, Noise, Pair, check_audit, register
 from contract.table_questions import Scales
 from tacit import audit, events
 from tacit.errors import InvalidValue
-from tacit.evaluation import alone, tally
-from tacit.evaluation import evaluate as evaluation
-from tacit.evaluation.evaluate import Evaluation, evaluate
+from tacit.evaluation import Evaluation, alone, evaluate, tally
+from tacit.evaluation import measuring as evaluation
 from tacit.relations import Relation
 
 
@@ -103,9 +102,9 @@ class Question:
         """The real evaluation."""
         options = dict(self.options)
         if options.pop("by_sex", False):
-            options["groups_of"] = {"sex": ([row.sex for row in rows], ["F", "M"])}
-        if "rows_per_group" in options:
-            options["groups"] = np.array([row.who for row in rows])
+            options["groups"] = {"sex": ([row.sex for row in rows], ["F", "M"])}
+        if "rows_per_unit" in options:
+            options["units"] = np.array([row.who for row in rows])
         inputs = np.array([[row.said] for row in rows], dtype=float).reshape(-1, 1)
         targets = np.array([row.true for row in rows])
         return evaluate(
@@ -249,7 +248,7 @@ QUESTIONS = {
     "three classes, only predicted": Question(Says(3), RIGHT, BASE, 10, 1, 1.0),
     "three classes, only predicted, replaced": Question(Says(3), RIGHT, WRONG, 10, 2, 2.0, options=REPLACED),
     "a unit of two rows": Question(
-        Sure(), BASE + HERS, BASE, 14, 4, 2.0, options={**SEX, "rows_per_group": 2}
+        Sure(), BASE + HERS, BASE, 14, 4, 2.0, options={**SEX, "rows_per_unit": 2}
     ),
     "a regression": Question(First(), OFF, BASE, 6, 6 * STEPS, 2.0, options=BOUNDS, runs=200_000),
     "a regression, replaced": Question(
@@ -306,7 +305,7 @@ def test_units_that_are_not_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_that_are_scored_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding by the number of rows is a small case of this: one row more changes the cells of others."""
-    monkeypatch.setattr(alone.Asked, "of", lambda asked, rows: asked._answers(rows, asked.model))
+    monkeypatch.setattr(alone.MatrixScorer, "of", lambda asked, rows: asked._answers(rows, asked.model))
     with pytest.raises(AssertionError, match="claims"):
         check_audit(case_of("a model that looks at all rows"))
 
@@ -332,15 +331,15 @@ def test_blocks_that_are_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> None
     """The noise of a single histogram, however many there are."""
     single = replace(QUESTIONS["three classes by sex"], reach=1)
     monkeypatch.setitem(QUESTIONS, "single", single)
-    monkeypatch.setattr(tally.Task, "sensitivity", lambda task, relation, norm: 1.0)
+    monkeypatch.setattr(tally.Tally, "sensitivity", lambda task, relation, norm: 1.0)
     with pytest.raises(AssertionError, match="claims"):
         check_audit(case_of("single"))
 
 
 def test_a_relation_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    sensitivity = tally.Task.sensitivity
+    sensitivity = tally.Tally.sensitivity
     monkeypatch.setattr(
-        tally.Task, "sensitivity", lambda task, relation, norm: sensitivity(task, Relation.ADD_REMOVE, norm)
+        tally.Tally, "sensitivity", lambda task, relation, norm: sensitivity(task, Relation.ADD_REMOVE, norm)
     )
     for name in ("two classes by sex, replaced", "two classes by sex, Gaussian"):
         with pytest.raises(AssertionError, match="claims"):
@@ -378,13 +377,13 @@ def test_a_number_of_rows_that_is_published(monkeypatch: pytest.MonkeyPatch) -> 
     def telling(task: Any, vector: np.ndarray, free: Any, *rest: Any) -> Evaluation:
         return replace(sound(task, vector, free, *rest), rows=float(counted.pop()))
 
-    def counting(task: tally.Task, model: Any, X: Any, y: Any, *rest: Any) -> Any:
+    def counting(task: tally.Tally, model: Any, X: Any, y: Any, *rest: Any) -> Any:
         counted.append(len(y))
         return measure(task, model, X, y, *rest)
 
     counted: list[int] = []
-    sound, measure = evaluation._evaluation, tally.Task.measure
+    sound, measure = evaluation._evaluation, tally.Tally.measure
     monkeypatch.setattr(evaluation, "_evaluation", telling)
-    monkeypatch.setattr(tally.Task, "measure", counting)
+    monkeypatch.setattr(tally.Tally, "measure", counting)
     question = QUESTIONS["two classes"]
     assert published("two classes", question.more) != published("two classes", question.fewer)

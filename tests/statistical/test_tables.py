@@ -78,7 +78,8 @@ class Repeated:
         ledger: Any = SimpleNamespace(budget=Budget(1e6, 0.5))
         batch = Table(source, source.table, schema, ledger, self.context).batch(epsilon=epsilon, delta=delta)
         ask(batch)
-        self.statistic: Any = batch._asked[0][0]
+        self.statistic: Any = batch._asked[0].statistic
+        self.label = batch._asked[0].release.label
         self.share = batch._shares()[0]
         own = self.statistic.read(source, source.table, self.context)
         self.cells = own or measure(source, source.table, unit, self.statistic.measurements())
@@ -91,15 +92,15 @@ class Repeated:
         return np.asarray(self.statistic.estimate(summed(self.cells[0]) if summed else self.cells))
 
     def answer(self) -> Answer:
-        answer = self.statistic.finish(self.cells, self.share, self.context)
+        answer = self.statistic.with_noise(self.share, self.context).answer(self.cells)
         assert isinstance(answer, Answer)
         return answer
 
     def together(self, repeats: int = REPEATS) -> Answer:
         """Many answers at once, where each number is one noisy cell."""
-        assert self.statistic.linear
+        assert self.statistic.enclosed is None
         tiled = [np.broadcast_to(part, (repeats, *part.shape)) for part in self.cells]
-        answer: Answer = self.statistic.finish(tiled, self.share, self.context)
+        answer: Answer = self.statistic.with_noise(self.share, self.context).answer(tiled)
         return answer
 
     def answers(self, repeats: int = REPEATS) -> Iterator[Answer]:
@@ -203,7 +204,7 @@ def test_simultaneous_intervals(ask: Any, repeats: int) -> None:
     """All numbers of a table at once; for single cells by Bonferroni, which covers somewhat more."""
     question = Repeated(ask, 0.1)
     share = covered(question.answers(repeats), question.truth, simultaneous=True)
-    check_share(share, repeats, at_least=question.statistic.linear)
+    check_share(share, repeats, at_least=question.statistic.enclosed is None)
     assert share < 0.99
 
 
@@ -221,7 +222,7 @@ def test_intervals_where_people_have_several_rows(ask: Any) -> None:
         "mean(pay)": (weight * CLIPPED.pay).sum() / weight.sum(),
         "count() by town": weight.groupby(DATA.town).sum(),
         "sum(pay)": (weight * CLIPPED.pay).sum(),
-    }[question.statistic.label]
+    }[question.label]
     assert question.truth == pytest.approx(np.asarray(expected), rel=1e-4)
 
 

@@ -32,12 +32,7 @@ RUNS = 500
 CANARY = 100.0
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def towards(outputs: Tensor, targets: Tensor) -> Tensor:

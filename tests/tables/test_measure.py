@@ -14,7 +14,7 @@ import tacit
 from tacit import Column, Schema, Unit
 from tacit.data.source import connect
 from tacit.relations import Relation
-from tacit.tables.cells.axes import Axis, Bins, Grid, bins_of, key_axis
+from tacit.tables.cells.axes import Axis, Bins, Steps, bins_of, key_axis
 from tacit.tables.cells.measure import FRACTIONS, Block, Measurement, measure
 from tacit.tables.cells.values import value_of
 from tacit.tables.statistics.selection import _scores
@@ -62,7 +62,7 @@ def measurements() -> Iterator[Measurement]:
         (key_axis(schema, "town"), key_axis(schema, "ok")),
         (key_axis(schema, "age"),),
         (Bins("pay", "number", (-math.inf, 0.0, 10.0, math.inf), (-math.inf, 0.0, 10.0, math.inf)),),
-        (Grid(value_of(schema, "pay", None, resolution=4)),),
+        (Steps(value_of(schema, "pay", None, resolution=4)),),
     ]
     for these in axes:
         yield Measurement(Block("count"), these)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import re
+from dataclasses import fields, replace
+from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import ibis
@@ -12,12 +16,37 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tacit import Budget, tables
 from tacit.data.rowwise import rowwise
+from tacit.data.source import connect
 from tacit.errors import InvalidValue
+from tacit.randomness import Source as RandomSource
+from tacit.relations import Relation
 from tacit.schema import Column, Schema
-from tacit.tables.language.condition import Literal, Name, Operation
-from tacit.tables.language.grammar import MAX_DEPTH, MAX_LENGTH, Parser
-from tacit.tables.language.question import STATISTICS, Question, ask, parse
+from tacit.tables import Table, questions
+from tacit.tables.cells.noise import Context
+from tacit.tables.language.condition import Literal, Name, Operation, to_ibis
+from tacit.tables.language.grammar import MAX_DEPTH, MAX_LENGTH, Parser, condition_of
+from tacit.tables.questions import (
+    CATALOGUE,
+    Bounds,
+    Correlation,
+    Count,
+    CountUnits,
+    Covariance,
+    Crosstab,
+    Histogram,
+    Keys,
+    Mean,
+    Median,
+    Quantile,
+    Question,
+    Std,
+    Sum,
+    Top,
+    Variance,
+    parse,
+)
 
 SCHEMA = Schema(
     {
@@ -52,77 +81,105 @@ ROWS = ibis.memtable(
 )
 
 
-class Recorder:
-    """Stands in for a batch: remembers the last call."""
+@cache
+def table() -> Table:
+    """The rows as a table whose questions are only planned."""
+    source = connect(ROWS.drop("row").to_pandas(), SCHEMA)
+    context = Context(Relation.ADD_REMOVE, SCHEMA.unit, RandomSource(1), None, concentrated=False)
+    ledger: Any = SimpleNamespace(budget=Budget(1.0, 0.5))
+    return Table(source, source.table, SCHEMA, ledger, context)
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **options: (name, arguments, options)
 
-
-def asked(text: str) -> Any:
-    name, arguments, options = ask(Recorder(), text, SCHEMA)
-    label = options.pop("label")
+def asked(text: str) -> Question:
+    """The question that a text asks, once it was put to a batch, which checks it against the schema."""
+    question = parse(text)
+    label = table().batch(epsilon=1.0, delta=0.1).ask(question).label
     assert label.isprintable()
     assert 0 < len(label) <= 200
-    return name, arguments, options
+    return question
+
+
+def kept(condition: str) -> list[int]:
+    """The rows that a condition keeps, as it is translated and as it is checked to be row-by-row."""
+    translated = to_ibis(condition_of(condition), SCHEMA, condition)
+    found = [
+        sorted(ROWS.filter(where).row.to_pyarrow().to_pylist())
+        for where in (translated, rowwise(translated, ROWS))
+    ]
+    assert found[0] == found[1]
+    return found[0]
+
+
+DAYS = datetime.date(2020, 1, 1), datetime.date(2022, 1, 1)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("count()", ("count", (), {})),
-        ("count() by sex, code", ("count", (), {"by": ["sex", "code"]})),
-        ("count_units()", ("count_units", (), {})),
-        ("Mean( hours )BY sex", ("mean", ("hours",), {"by": ["sex"]})),
-        ("sum('hours')", ("sum", ("hours",), {})),
-        ("variance(age, bounds=(0, 1e2))", ("variance", ("age",), {"bounds": (0, 100.0)})),
+        ("count()", Count()),
+        ("count() by sex, code", Count(by=["sex", "code"])),
+        ("count_units()", CountUnits()),
+        ("Mean( hours )BY sex", Mean("hours", by="sex")),
+        ("sum('hours')", Sum("hours")),
+        ("variance(age, bounds=(0, 1e2))", Variance("age", bounds=(0, 100.0))),
         ("std(age, bounds=[-1, +.5])", None),
-        ("std(age, bounds=[-1, .5])", ("std", ("age",), {"bounds": (-1, 0.5)})),
-        ("mean(age, bounds='dp')", ("mean", ("age",), {"bounds": "dp"})),
-        ("mean(age, bounds = dp, weight=2)", ("mean", ("age",), {"bounds": "dp", "weight": 2})),
-        ("quantile(age, 0.25)", ("quantile", ("age", 0.25), {})),
-        ("quantile(age, q=[0.25, 0.5]) by sex", ("quantile", ("age", (0.25, 0.5)), {"by": ["sex"]})),
-        ("median(hours)", ("median", ("hours",), {})),
-        ("median(hours, interval=None)", ("median", ("hours",), {"interval": None})),
-        ("histogram(age)", ("histogram", ("age",), {})),
-        ("histogram(age, 20)", ("histogram", ("age", 20), {})),
-        ("histogram(age, [17, 30, 50, 90])", ("histogram", ("age", (17, 30, 50, 90)), {})),
-        ("crosstab(sex, code)", ("crosstab", (("sex", "code"),), {})),
-        ("crosstab([sex, code], margins=true)", ("crosstab", (("sex", "code"),), {"margins": True})),
-        ("covariance(age, hours)", ("covariance", (("age", "hours"),), {})),
-        ("correlation(age, hours)", ("correlation", (("age", "hours"),), {})),
-        ("keys(zip)", ("keys", ("zip",), {})),
-        ("top(sex, 5)", ("top", ("sex", 5), {})),
-        ("bounds(hours)", ("bounds", ("hours",), {})),
-        ('count() by "native-country"', ("count", (), {"by": ["native-country"]})),
-        ("sum(`by`)", ("sum", ("by",), {})),
-        (
-            "histogram(admitted, ['2020-01-01', '2022-01-01'])",
-            ("histogram", ("admitted", (datetime.date(2020, 1, 1), datetime.date(2022, 1, 1))), {}),
-        ),
+        ("std(age, bounds=[-1, .5])", Std("age", bounds=(-1, 0.5))),
+        ("mean(age, bounds='dp')", Mean("age", bounds="dp")),
+        ("mean(age, bounds = dp, weight=2)", Mean("age", bounds="dp", weight=2)),
+        ("quantile(age, 0.25)", Quantile("age", 0.25)),
+        ("quantile(age, q=[0.25, 0.5]) by sex", Quantile("age", [0.25, 0.5], by="sex")),
+        ("median(hours)", Median("hours")),
+        ("median(hours, confidence=None)", Median("hours", confidence=None)),
+        ("histogram(age)", Histogram("age")),
+        ("histogram(age, 20)", Histogram("age", 20)),
+        ("histogram(age, [17, 30, 50, 90])", Histogram("age", [17, 30, 50, 90])),
+        ("crosstab(sex, code)", Crosstab(["sex", "code"])),
+        ("crosstab([sex, code], margins=true)", Crosstab(("sex", "code"), margins=True)),
+        ("covariance(age, hours)", Covariance(["age", "hours"])),
+        ("correlation(age, hours)", Correlation(["age", "hours"])),
+        ("keys(zip)", Keys("zip")),
+        ("top(sex, 5)", Top("sex", 5)),
+        ("bounds(hours)", Bounds("hours")),
+        ('count() by "native-country"', Count(by="native-country")),
+        ("sum(`by`)", Sum("by")),
+        ("histogram(admitted, ['2020-01-01', '2022-01-01'])", Histogram("admitted", DAYS)),
     ],
 )
-def test_a_question_calls_its_method(text: str, expected: Any) -> None:
+def test_a_question_is_a_value(text: str, expected: Any) -> None:
     if expected is None:
         with pytest.raises(InvalidValue):
-            asked(text)
+            parse(text)
     else:
-        assert asked(text) == expected
+        assert parse(text) == expected
 
 
 def test_every_form_shown_is_itself_a_question() -> None:
-    for name, form in STATISTICS.items():
-        assert parse(form.usage).name == name
+    for name, kind in CATALOGUE.items():
+        assert parse(kind.usage).name == name
+        assert type(parse(kind.usage)) is kind
 
 
 def test_questions_are_equal_if_they_mean_the_same() -> None:
     question = parse(" mean(hours)  by sex where age >= 40 ")
     assert question == parse('mean("hours") by `sex` where age >= 40')
-    assert question == Question("mean", ("hours",), {}, ("sex",), "age >= 40")
-    assert question.text == "mean(hours) by sex where age >= 40"
-    assert question.columns == ("hours", "sex")
+    assert question == Mean("hours", by=("sex",), where=" age >= 40")
+    assert question != Mean("hours", by="sex", where="age >= 41")
+    assert question != Std("hours", by="sex", where="age >= 40")
+    assert question.written == "mean(hours) by sex where age >= 40"
     assert hash(question) == hash(parse("mean(hours) by sex where age >= 40"))
     assert parse("count() where age > 1 by sex") == parse("count() by sex where age > 1")
+    expression = ibis._.age > 1
+    assert Count(where=expression) == Count(where=expression)
+    assert Count(where=expression) != Count(where=ibis._.age > 1)
+    assert Count(where=expression) != Count(where="age > 1")
+    assert str(Count(where=expression)) == "count() where (_.age > 1)"
+
+
+def test_options_that_a_text_leaves_out_have_the_defaults_given() -> None:
+    assert parse("median(age)", confidence=0.8) == Median("age", confidence=0.8)
+    assert parse("median(age, confidence=0.9)", confidence=0.8) == Median("age", confidence=0.9)
+    assert parse("median(age, confidence=None)", confidence=0.8) == Median("age", confidence=None)
+    assert parse("mean(age)", confidence=0.8) == Mean("age")
 
 
 @pytest.mark.parametrize(
@@ -165,15 +222,12 @@ def test_questions_are_equal_if_they_mean_the_same() -> None:
     ],
 )
 def test_conditions_keep_the_rows_they_describe(condition: str, rows: list[int]) -> None:
-    _, _, options = asked(f"count() where {condition}")
-    for where in (options["where"], rowwise(options["where"], ROWS)):
-        kept = ROWS.filter(where).row.to_pyarrow()
-        assert sorted(kept.to_pylist()) == rows
+    assert asked(f"count() where {condition}").where == condition
+    assert kept(condition) == rows
 
 
 def test_long_alternatives_stay_shallow() -> None:
-    _, _, options = asked("count() where " + " or ".join(f"age={n}" for n in range(150)))
-    assert ROWS.filter(options["where"]).to_pyarrow().num_rows == 3
+    assert len(kept(" or ".join(f"age={n}" for n in range(150)))) == 3
 
 
 @pytest.mark.parametrize(
@@ -204,7 +258,7 @@ def test_long_alternatives_stay_shallow() -> None:
         ("histogram(age, [])", "of the form histogram(column, 20)"),
         ("histogram(age, 2.5)", "of the form histogram(column, 20)"),
         ("top(sex, 2.5)", "of the form top(column, 5)"),
-        ("crosstab(sex)", "of the form crosstab(column, column)"),
+        ("crosstab(sex)", "of the form crosstab(column, other)"),
         ("histogram(age) by sex", "without 'by', as histogram has no groups"),
         ("mean(agge)", "Did you mean 'age'?"),
         ("count() by agge", "Did you mean 'age'?"),
@@ -283,7 +337,7 @@ WORDS = (
 )
 PIECES = st.sampled_from(
     [
-        *STATISTICS,
+        *CATALOGUE,
         *SCHEMA,
         *"()[],.'\"`=<>+-*/!;:&|~%\\ \n\t\x00\ud800",
         *WORDS.split(),
@@ -303,12 +357,13 @@ PIECES = st.sampled_from(
 @example("count() where " + "9" * 1900 + " > age")
 def test_any_text_is_a_question_or_an_invalid_value(text: str) -> None:
     try:
-        _, _, options = asked(text)
+        question = asked(text)
     except InvalidValue as error:
         str(error)
     else:
-        if "where" in options:
-            assert rowwise(options["where"], ROWS).type().is_boolean()
+        assert parse(str(question)) == question
+        if question.where is not None:
+            assert rowwise(to_ibis(condition_of(question.where), SCHEMA, ""), ROWS).type().is_boolean()
 
 
 NAMES = st.sampled_from(["age", "hours", "by"]).map(lambda name: Name(name))
@@ -344,3 +399,159 @@ def written(tree: Any) -> str:
 @given(CONDITIONS)
 def test_what_is_written_is_read_back(tree: Operation) -> None:
     assert Parser(written(tree)).disjunction() == tree
+
+
+# ------------------------------------------------------------------------------ values and their texts
+
+COLUMN_NAMES = st.one_of(
+    st.sampled_from(["age", "by", "where", "dp", "weight", "None", "native-country", 'a"b', "x`y", "é"]),
+    st.text(min_size=1, max_size=8).filter(str.isprintable),
+)
+SEVERAL = st.lists(COLUMN_NAMES, min_size=2, max_size=4, unique=True)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+ENDS = st.one_of(st.integers(-(10**6), 10**6), FINITE, st.dates())
+FRACTIONS = st.floats(0.0, 1.0, exclude_min=True, exclude_max=True)
+WEIGHTS = st.floats(1e-6, 1e6)
+WHERE = st.one_of(st.none(), CONDITIONS.map(written))
+COMMON = {"where": WHERE, "weight": WEIGHTS}
+GROUPED = {"by": st.one_of(st.none(), st.lists(COLUMN_NAMES, max_size=3, min_size=1, unique=True)), **COMMON}
+LIMITS = st.one_of(st.none(), st.just("dp"), st.tuples(ENDS, ENDS))
+ONE = {"column": COLUMN_NAMES, "bounds": LIMITS, **GROUPED}
+CONFIDENCES = st.one_of(st.none(), FRACTIONS)
+VALUES_OF: dict[type[Question], dict[str, Any]] = {
+    Count: GROUPED,
+    CountUnits: COMMON,
+    **{kind: dict(ONE) for kind in (Sum, Mean, Variance, Std)},
+    Median: {**ONE, "confidence": CONFIDENCES},
+    Quantile: {
+        **ONE,
+        "q": st.one_of(FRACTIONS, st.lists(FRACTIONS, min_size=1, max_size=3, unique=True)),
+        "confidence": CONFIDENCES,
+    },
+    Histogram: {
+        "column": COLUMN_NAMES,
+        "edges": st.one_of(st.none(), st.integers(1, 99), st.lists(ENDS, min_size=1, max_size=4)),
+        **COMMON,
+    },
+    Crosstab: {
+        "columns": st.one_of(COLUMN_NAMES, COLUMN_NAMES.map(lambda name: [name]), SEVERAL),
+        "margins": st.booleans(),
+        **COMMON,
+    },
+    **{kind: {"columns": SEVERAL, "bounds": LIMITS, **COMMON} for kind in (Covariance, Correlation)},
+    **{kind: {"column": COLUMN_NAMES, **COMMON} for kind in (Keys, Bounds)},
+    Top: {"column": COLUMN_NAMES, "k": st.integers(1, 999), **COMMON},
+}
+ANY_QUESTION = st.sampled_from(list(VALUES_OF)).flatmap(lambda kind: st.builds(kind, **VALUES_OF[kind]))
+
+
+def test_every_field_of_every_question_is_drawn() -> None:
+    assert set(VALUES_OF) == set(CATALOGUE.values())
+    for kind, drawn in VALUES_OF.items():
+        assert {one.name for one in fields(kind)} - {"label", "written"} == set(drawn)
+
+
+@settings(max_examples=500, deadline=None)
+@given(ANY_QUESTION)
+def test_the_text_of_a_question_is_read_back_as_the_question(question: Question) -> None:
+    text = str(question)
+    if len(text) > MAX_LENGTH:
+        return
+    assert parse(text) == question
+    assert str(parse(text)) == text
+
+
+def test_a_text_that_forgets_an_option_is_not_read_back() -> None:
+    """The property above can fail: each option that is left out makes another question."""
+    question = Quantile("age", [0.5, 0.9], by="sex", bounds=(0, 1), confidence=0.5, where="age > 1", weight=2)
+    defaults = {"by": None, "bounds": None, "confidence": 0.95, "where": None, "weight": 1}
+    for name, default in defaults.items():
+        assert parse(str(replace(question, **{name: default}))) != question
+
+
+# ---------------------------------------------------------------------------------- methods made of questions
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_methods_have_the_parameters_of_their_questions_and_say_what_they_promise(name: str) -> None:
+    kind = CATALOGUE[name]
+    asked_of = {one.name for one in fields(kind)} - {"written", "weight"}
+    for owner, terms in ((tables.Table, {"epsilon", "delta"}), (tables.Batch, {"weight"})):
+        method = getattr(owner, name)
+        parameters = inspect.signature(method).parameters
+        assert set(parameters) - {"self"} == asked_of | terms
+        assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+        for promise in ("Relation: ", "Sensitivity", "vent", "ethod: " if name != "std" else "method: "):
+            assert promise in method.__doc__, f"{name}: {promise}"
+        for term in terms:
+            assert f"\n{term}\n" in method.__doc__
+    assert inspect.signature(tables.Table.mean).parameters["epsilon"].default is inspect.Parameter.empty
+
+
+def test_a_method_that_does_not_repeat_its_question_is_refused() -> None:
+    from tacit.tables.asking import asks
+
+    with pytest.raises(TypeError, match="Top has the fields"):
+
+        @asks(Top)
+        def top(self: Any, column: str, *, epsilon: float, where: Any = None, label: Any = None) -> Any: ...
+
+
+def test_texts_and_expressions_keep_the_same_rows() -> None:
+    from tacit.tables.cells.measure import measure
+
+    def rows(view: Table, where: Any = None) -> int:
+        batch = view.batch(epsilon=1.0)
+        batch.count(where=where)
+        (cells,) = measure(
+            view.source, view.expression, view.unit, batch._asked[0].statistic.measurements()
+        )
+        return int(cells.sum())
+
+    text, expression = "age >= 40 and sex = 'Male'", (ibis._.age >= 40) & (ibis._.sex == "Male")
+    assert rows(table()) == 4
+    assert rows(table(), text) == rows(table(), expression) == 1
+    assert rows(table().filter(text)) == rows(table().filter(expression)) == 1
+    assert rows(table().filter("age >= 40", ibis._.sex == "Male")) == 1
+    assert rows(table().filter("age >= 40"), "sex = 'Male' or sex = 'Female'") == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("age >", "where must be continued at its end"),
+        ("agge > 3", "Did you mean 'age'?"),
+        ("sex = 'female'", "Did you mean 'Female'?"),
+        ("age > 1 by sex", "continued at character 9 ('by') with an operator or its end"),
+        ("", "where must be continued"),
+        ("age", "compare it with something"),
+    ],
+)
+def test_a_text_that_is_no_condition_is_refused(where: str, message: str) -> None:
+    for ask in (lambda: table().batch(epsilon=1.0).count(where=where), lambda: table().filter(where)):
+        with pytest.raises(InvalidValue, match=re.escape(message)):
+            ask()
+
+
+def test_labels_name_every_condition() -> None:
+    view = table().filter("age >= 40 or hours > 3")
+    batch = view.batch(epsilon=1.0)
+    assert batch.count().label == "count() where age >= 40 or hours > 3"
+    assert batch.count(where="code = 1").label == "count() where (age >= 40 or hours > 3) and code = 1"
+    assert batch.count(where=ibis._.code == 1, label="n").label == (
+        "n where (age >= 40 or hours > 3) and (_.code == 1)"
+    )
+    assert batch.ask("count() where code = 1").label == "count() where code = 1 and (age >= 40 or hours > 3)"
+    assert batch.ask("mean(hours, weight=2)").label == "mean(hours, weight=2) where age >= 40 or hours > 3"
+    assert batch.mean("hours", weight=2).label == "mean(hours) where age >= 40 or hours > 3"
+    assert table().batch(epsilon=1.0).count(where=ibis._.age > 3, label="n").label == "n where (_.age > 3)"
+
+
+def test_questions_can_be_read_without_an_engine() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, tacit.tables.questions; print(*{'ibis', 'pandas', 'duckdb'} & set(sys.modules))"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == ""
+    assert tables.questions is questions

@@ -344,13 +344,13 @@ class TestRefusals:
 
     def test_quantile_intervals_are_what_was_paid_for(self, opened: Any) -> None:
         table = opened()
-        paid = table.median("pay", epsilon=1.0, interval=0.9)
+        paid = table.median("pay", epsilon=1.0, confidence=0.9)
         low, high = paid.interval(0.9)
         assert low <= paid.value <= high
         with pytest.raises(InvalidValue, match=r"at most 0\.9"):
             paid.interval(0.95)
         with pytest.raises(InvalidValue, match="without an interval"):
-            table.median("pay", epsilon=1.0, interval=None).interval()
+            table.median("pay", epsilon=1.0, confidence=None).interval()
 
 
 def test_a_plan_reads_nothing_and_says_what_to_expect(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.training import clipped_gradient_sum, tree
+from tacit.training import clipped_gradient_sum
+from tacit.training.batches import tree
 
 RTOL = 1e-6
 

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 import tacit
 from tacit.training import Plan, Quantile, Trainer, step
 from tacit.training.noise import normal
-from tacit.training.parallel.distributed import Processes
+from tacit.training.parallel.distributed import TorchProcesses
 
 CLIP = 0.5
 ROWS = 31
@@ -146,7 +146,7 @@ def noise(rank: int, folder: Path) -> dict[str, Any]:
         made["whole shares"] = drawn()
     with mock.patch.object(step, "normal", only_first), mock.patch.object(step, "check_noise"):
         made["one share"] = drawn()
-    with mock.patch.object(Processes, "seed", lambda self, random_state: random_state):
+    with mock.patch.object(TorchProcesses, "seed", lambda self, random_state: random_state):
         made["same shares"] = drawn(random_state=3)
     return made
 
@@ -177,7 +177,7 @@ def samples(rank: int, folder: Path) -> dict[str, Any]:
     for sampling in ("poisson", "shuffle"):
         seen: list[int] = []
         trainer = linear(plan(101, 20, 50, sampling=sampling))
-        trainer.callbacks = (lambda progress, seen=seen: seen.append(progress.seen.examples),)
+        trainer.callbacks = (lambda progress, seen=seen: seen.append(progress.private_diagnostics.examples),)
         trainer.fit(points(101))
         made[sampling] = torch.tensor(seen)
     return made
@@ -207,7 +207,7 @@ def charges(rank: int, folder: Path) -> dict[str, Any]:
     ledger = tacit.Ledger.open(folder / "ledger.db", budget=tacit.Budget(epsilon=1.5, delta=2e-5))
     trainer, rows = linear(made, ledger, random_state=1), Watched(40)
     trainer.fit(rows)
-    trainer.save(folder / "model.safetensors")
+    tacit.save(trainer, folder / "model.safetensors")
     distributed.barrier()
     refused, unread = linear(made, ledger), Watched(40)
     return {
@@ -326,7 +326,7 @@ def sharded(rank: int, folder: Path) -> dict[str, Any]:
             if not resume:
                 trainer.callbacks = (lambda progress: progress.stop() if progress.step == 2 else None,)
             trainer.fit((words, targets), resume=resume)
-    trainer.save(folder / "whole.safetensors")
+    tacit.save(trainer, folder / "whole.safetensors")
     noisy = nn.Linear(*WIDE, bias=False)
     fully_shard(noisy)
     before = weights(noisy)

@@ -14,7 +14,7 @@ from torch import nn
 
 import tacit
 from tacit.errors import InvalidValue, LedgerError, ModelUnreadable
-from tacit.training import Quantile, Trainer, load
+from tacit.training import Quantile, Trainer, load_weights
 from tacit.training import step as steps
 from training.test_trainer import data, network, plan, trainer
 
@@ -171,7 +171,7 @@ def test_weights_without_their_charge_are_refused(tmp_path: Path, ledger: tacit.
             run(path, other).fit(data(), resume=True)
         assert not other.entries()
     with pytest.raises(ModelUnreadable, match="checkpoint of a run"):
-        load(path, network())
+        load_weights(path, network())
 
 
 def test_another_plan_or_file_is_refused(tmp_path: Path, ledger: tacit.Ledger) -> None:
@@ -196,10 +196,10 @@ def test_a_charge_without_a_checkpoint_is_found_again(
     path = tmp_path / "run.safetensors"
     made = run(path, ledger)
 
-    def fail(trainer: Any, step: int, last: int) -> None:
+    def fail(state: Any, last: int) -> None:
         raise PowerCut
 
-    monkeypatch.setattr(made._checkpoint, "begin", fail)
+    monkeypatch.setattr(made._run.checkpoint, "begin", fail)
     with pytest.raises(PowerCut):
         made.fit(data())
     assert len(ledger.entries()) == 1

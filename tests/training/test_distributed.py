@@ -17,7 +17,7 @@ from scipy import stats
 from torch import Tensor, distributed, nn
 
 from tacit.errors import BudgetExceeded, EngineFailed, InvalidValue
-from tacit.training import Trainer, clipped_gradient_sum, load
+from tacit.training import Trainer, clipped_gradient_sum, load_weights
 from training import processes
 from training.processes import CLIP, QUANTILE, ROWS, TYPICAL, network, plan, points, quiet, weights
 
@@ -103,7 +103,7 @@ def test_one_charge_and_one_model(run: SimpleNamespace) -> None:
     one, two = both(run, "charges", "weights")
     assert torch.equal(one, two)
     model = nn.Linear(4, 2)
-    assert load(run.folder / "model.safetensors", model).epsilon == 1.0
+    assert load_weights(run.folder / "model.safetensors", model).epsilon == 1.0
     assert torch.equal(weights(model), one)
 
 
@@ -181,7 +181,7 @@ def test_sharded_model_trains_as_a_whole_one(run: SimpleNamespace) -> None:
     assert both(run, "sharded", "kind") == ("DTensor", "DTensor")
     assert both(run, "sharded", "partly") == ("no error", "no error")
     saved = copy.deepcopy(model)
-    load(run.folder / "whole.safetensors", saved)
+    load_weights(run.folder / "whole.safetensors", saved)
     assert torch.equal(weights(saved), both(run, "sharded", "weights")[0])
     assert is_standard_normal(both(run, "sharded", "noise")[0])
     for refused in both(run, "sharded", "average"):

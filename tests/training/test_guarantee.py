@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.training import clipped_gradient_sum, tree
+from tacit.training import clipped_gradient_sum
+from tacit.training.batches import tree
 from training.oracle import assert_equal_to_loop, distance, size, squared
 from training.test_exactness import doubled
 from training.zoo import BATCH, ZOO

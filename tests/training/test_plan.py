@@ -8,7 +8,7 @@ import pytest
 
 from tacit import accounting, events
 from tacit.accounting import filters
-from tacit.errors import InvalidValue
+from tacit.errors import CalibrationError, InvalidValue
 from tacit.relations import Unit
 from tacit.training import Plan, Quantile
 
@@ -24,6 +24,18 @@ def test_noise_spends_what_was_asked_and_no_more() -> None:
     spent = accounting.epsilon(plan.event, 1e-5)
     assert 1.98 < spent <= 2.0 == plan.epsilon
     assert plan.spent == spent
+
+
+def test_noise_that_spends_more_than_was_asked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "calibrate", lambda make_event, **target: 0.5)
+    with pytest.raises(CalibrationError, match="more than 2"):
+        Plan(**FACTS, epsilon=2.0)
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(1, 234), (2, 469), (15, 3516), (0.001, 1)])
+def test_epochs_are_rounded_once_to_the_nearest_step(epochs: float, steps: int) -> None:
+    plan = Plan(population=60000, batch_size=256, epochs=epochs, delta=1e-5, noise_multiplier=1.0)
+    assert plan.steps == plan.steps_in(epochs) == steps
 
 
 def test_given_noise_finds_epsilon() -> None:

@@ -24,7 +24,7 @@ import tacit
 from tacit import events
 from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTestFailed
 from tacit.randomness import Source
-from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load, noise
+from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load_weights, noise
 from tacit.training import step as steps
 from tacit.training.isolation.selftest import draws_numbers
 
@@ -306,9 +306,23 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
         tacit.Ledger.open(
             tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0), relation="replace_one"
         ) as ledger,
-        pytest.raises(InvalidValue, match="ledger"),
+        pytest.raises(tacit.TacitError, match="ledger promises privacy under replace_one, not add_remove"),
     ):
         trainer(ledger=ledger)
+
+
+def test_another_unit_is_refused(tmp_path: Path) -> None:
+    unit = tacit.Unit("patient", 3)
+    with (
+        tacit.Ledger.open(tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0), unit=unit) as ledger,
+        pytest.raises(tacit.TacitError, match="ledger protects one patient"),
+    ):
+        trainer(ledger=ledger)
+
+
+def test_anything_but_a_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"ledger must be a tacit\.Ledger"):
+        trainer(ledger=str(tmp_path / "s.db"))
 
 
 def test_a_seed_is_said() -> None:
@@ -727,21 +741,22 @@ def test_memory_that_runs_out_only_makes_smaller_parts(monkeypatch: pytest.Monke
 
 def test_saved_weights_carry_their_guarantee(tmp_path: Path) -> None:
     made = trainer().fit(data())
-    made.save(tmp_path / "m.safetensors")
+    tacit.save(made, tmp_path / "m.safetensors")
     fresh = network()
-    assert load(tmp_path / "m.safetensors", fresh) == made.guarantee
+    assert load_weights(tmp_path / "m.safetensors", fresh) == made.guarantee
     assert torch.equal(fresh[0].weight, made.model[0].weight)
     with pytest.raises(tacit.TacitError, match="exists"):
-        made.save(tmp_path / "m.safetensors")
+        tacit.save(made, tmp_path / "m.safetensors")
 
 
 def test_nothing_for_the_curator_is_in_a_file(tmp_path: Path) -> None:
     made = trainer(checkpoint=tmp_path / "run.safetensors").fit(data())
-    made.save(tmp_path / "m.safetensors")
-    assert made.seen is not None
+    tacit.save(made, tmp_path / "m.safetensors")
+    figures = made.private_diagnostics
+    assert figures is not None
     for file in tmp_path.iterdir():
         text = file.read_bytes()
-        for secret in ('"loss"', "clipped", '"seen"', f"{made.seen.loss:.4f}", str(made.seen.loss)):
+        for secret in ('"loss"', "clipped", "diagnostics", f"{figures.loss:.4f}", str(figures.loss)):
             assert secret.encode() not in text, (file, secret)
 
 
@@ -750,7 +765,7 @@ def test_altered_and_strange_files_are_refused(tmp_path: Path) -> None:
 
     made = trainer().fit(data())
     path = tmp_path / "m.safetensors"
-    made.save(path)
+    tacit.save(made, path)
     content = path.read_bytes()
     for name, changed in {
         "weights": content[:-1] + bytes([content[-1] ^ 1]),
@@ -760,14 +775,14 @@ def test_altered_and_strange_files_are_refused(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_bytes(changed)
         with pytest.raises(ModelUnreadable):
-            load(tmp_path / name, network())
+            load_weights(tmp_path / name, network())
     save_file(network().state_dict(), tmp_path / "plain")
     with pytest.raises(ModelUnreadable, match="no guarantee"):
-        load(tmp_path / "plain", network())
+        load_weights(tmp_path / "plain", network())
     with pytest.raises(InvalidValue, match="same parameters"):
-        load(path, nn.Linear(3, 2))
+        load_weights(path, nn.Linear(3, 2))
     with pytest.raises(ModelUnreadable):
-        load(tmp_path / "missing", network())
+        load_weights(tmp_path / "missing", network())
 
 
 def test_before_a_run_there_is_no_guarantee() -> None:
@@ -786,7 +801,7 @@ def test_progress_shows_epsilon_and_marks_what_is_not_public(capsys: pytest.Capt
 def test_full_batch_is_plain_gaussian_descent() -> None:
     made = trainer(plan(batch_size=ROWS, steps=4))
     seen: list[int] = []
-    made.callbacks = (lambda p: seen.append(p.seen.examples),)
+    made.callbacks = (lambda p: seen.append(p.private_diagnostics.examples),)
     made.fit(data())
     assert seen == [ROWS] * 4
     assert made.guarantee.event == events.Repeat(events.Gaussian(1.0), 4)
@@ -812,4 +827,4 @@ def test_images_go_through_in_parts_that_suit_a_cpu() -> None:
         )  # fmt: skip
         made = trainer(plan(steps=1, batch_size=40, population=40), model)
         made.fit((torch.randn(40, 1, side, side), targets))
-        assert made._core.physical_batch == most
+        assert made._run.state.core.physical_batch == most

@@ -1,42 +1,36 @@
-"""The command ``tacit``: argument parsing and printing only.
+"""The command ``tacit``: argument parsing and printing only; :mod:`tacit.jobs` does the work.
 
-An error that tacit understands is one line on standard error and exit code 2; an interrupt is
-exit code 130.
+An error that tacit understands is one line on standard error and exit code 2; an interrupt is exit code 130.
+A command is imported when it is run, so that help comes at once.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from tacit import errors
-from tacit.cli import fit, inspect, ledger, model_report, plan, predict, query, schema, train
+from tacit.cli.lazy import LazyGroup
+from tacit.cli.wording import told
+from tacit.errors import TacitError
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tacit",
+    cls=LazyGroup,
     help="Differential privacy: plan what to spend, ask private data, fit models, and keep the ledger.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(schema.app, name="schema")
-app.command()(plan.plan)
-app.command()(query.query)
-app.command()(fit.fit)
-app.command()(train.train)
-app.command()(predict.predict)
-app.command()(inspect.inspect)
-app.command()(model_report.report)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"tacit {version('tacit')}")
         raise typer.Exit
 
@@ -57,8 +51,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app()
-    except errors.TacitError as error:
-        print("tacit: " + " ".join(str(error).split()), file=sys.stderr)
+    except TacitError as error:
+        print(told(error), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

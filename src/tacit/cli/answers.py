@@ -19,7 +19,7 @@ from tacit.guarantee import Guarantee
 if TYPE_CHECKING:
     from tacit.tables import Release
 
-__all__ = ["Answer", "Line", "answer_of", "to_csv", "to_json", "to_tables"]
+__all__ = ["AnswerLines", "Line", "answer_of", "to_csv", "to_json", "to_tables"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerLines:
     """A release as lines; ``names`` are those of the keys, and a single value has none."""
 
     label: str
@@ -42,7 +42,7 @@ class Answer:
     guarantee: Guarantee
 
 
-def answer_of(release: Release, confidence: float) -> Answer:
+def answer_of(release: Release, confidence: float) -> AnswerLines:
     """The release as lines of plain Python values; one that has no interval is shown without."""
     value = release.value
     try:
@@ -65,7 +65,7 @@ def answer_of(release: Release, confidence: float) -> Answer:
     else:
         columns = zip(frame["value"], frame["low"], frame["high"], strict=True)
         lines = [Line(key, *map(_plain, row)) for key, row in zip(keys, columns, strict=True)]
-    return Answer(release.label, tuple(names), tuple(lines), release.guarantee)
+    return AnswerLines(release.label, tuple(names), tuple(lines), release.guarantee)
 
 
 def _numbered(count: int) -> list[tuple[Any, ...]]:
@@ -95,16 +95,16 @@ def _plain(value: Any, *, closed: bool = False) -> Any:
     return value
 
 
-def to_json(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def to_json(answers: Sequence[AnswerLines]) -> list[dict[str, Any]]:
     """The answers as JSON: a single one as value, low and high, a table as rows of these with keys."""
     return [{"label": answer.label, **_body(answer), "guarantee": _guarantee(answer)} for answer in answers]
 
 
-def _guarantee(answer: Answer) -> Any:
+def _guarantee(answer: AnswerLines) -> Any:
     return json.loads(answer.guarantee.to_json())
 
 
-def _body(answer: Answer) -> dict[str, Any]:
+def _body(answer: AnswerLines) -> dict[str, Any]:
     def numbers(line: Line) -> dict[str, Any]:
         return {"value": line.value, "low": line.low, "high": line.high}
 
@@ -118,7 +118,7 @@ def _body(answer: Answer) -> dict[str, Any]:
     }
 
 
-def to_csv(answers: Sequence[Answer]) -> str:
+def to_csv(answers: Sequence[AnswerLines]) -> str:
     """One line per number: the question, the keys of all questions, value, low, high."""
     names = list(dict.fromkeys(name for answer in answers for name in answer.names))
     text = io.StringIO()
@@ -132,7 +132,7 @@ def to_csv(answers: Sequence[Answer]) -> str:
     return text.getvalue()
 
 
-def to_tables(answers: Sequence[Answer], confidence: float) -> Iterator[str | Table]:
+def to_tables(answers: Sequence[AnswerLines], confidence: float) -> Iterator[str | Table]:
     """The answers for people: all single values in one table, then a title and a table for each other."""
     single = [answer for answer in answers if not answer.names]
     if single:

@@ -1,73 +1,32 @@
-"""What several commands share: opening a ledger, refusals, balances, files and numbers in words."""
+"""How commands print: lines, numbers and events in words, progress, and text that goes to a file."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from tacit import events
-from tacit.errors import BudgetExceeded, LedgerMissing, TacitError
 from tacit.guarantee import Guarantee, ceiling
-from tacit.ledger import Ledger
 
-if TYPE_CHECKING:
-    from tacit.schema import Schema
-
-__all__ = [
-    "balance",
-    "deliver",
-    "described",
-    "is_network",
-    "model_at",
-    "need_torch",
-    "opened",
-    "pair",
-    "show_refusal",
-    "status",
-    "up",
-]
+__all__ = ["deliver", "described", "pair", "say", "status", "up"]
 
 
-def opened(location: str, dataset: str, schema: Schema | None, delta: float) -> Ledger:
-    """The ledger there, or how to make it."""
-    try:
-        return Ledger.open(location, dataset=dataset)
-    except LedgerMissing as error:
-        options = ["--epsilon", "1", *(["--delta", "1e-6"] if delta else [])]
-        options += [] if dataset == "default" else ["--dataset", dataset]
-        if schema is not None and schema.unit.column is not None:
-            options += ["--unit", schema.unit.column, "--rows", str(schema.unit.rows)]
-        place: str = error.location  # type: ignore[attr-defined]
-        command = shlex.join(["tacit", "ledger", "init", place, *options])
-        raise LedgerMissing(
-            error.problem, f"Make it with the ε that may be spent in all: {command}", location=place
-        ) from None
-
-
-def show_refusal(error: BudgetExceeded, ledger: Ledger) -> None:
-    """Why a charge was refused, and what the budget went to."""
-    typer.echo("tacit: " + " ".join(str(error).split()), err=True)
-    shares = ledger.by_label()
-    if shares:
-        table = Table("label", "charges", "share of cost", title="Spent on", title_justify="left")
-        for part in shares:
-            table.add_row(escape(part.label), str(part.charges), f"{part.share:.1%}")
-        Console(stderr=True).print(table)
+def say(console: Console, *lines: str) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
 
 
 @contextmanager
 def status(text: str) -> Iterator[None]:
-    """What is being done, on the terminal's standard error, gone when it is done."""
+    """Show what is being done on the terminal's standard error, and remove it when it is done."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -76,8 +35,8 @@ def status(text: str) -> Iterator[None]:
         yield
 
 
-def deliver(text: str, out: Path | None) -> None:
-    """Write to the file, or to standard output if there is none or, at last, it cannot be written."""
+def deliver(text: str, out: Path | None, what: str) -> None:
+    """Write the text to the file, or to standard output if there is none or it cannot be written."""
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -85,7 +44,7 @@ def deliver(text: str, out: Path | None) -> None:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         typer.echo(text, nl=False)
-        typer.echo(f"tacit: {out} cannot be written: {error.strerror}. The answers are above.", err=True)
+        typer.echo(f"tacit: {out} cannot be written: {error.strerror}. The {what} are above.", err=True)
         raise typer.Exit(2) from error
 
 
@@ -101,7 +60,7 @@ def up(value: float, digits: int = 6) -> str:
 
 
 def described(event: events.Event) -> str:
-    """The event in short: what it is made of, numbers to four digits."""
+    """The event in short: its parts, and their numbers to four digits."""
     match event:
         case events.Compose(events=parts):
             counted = Counter(described(part) for part in parts)
@@ -116,43 +75,3 @@ def _described_value(value: Any) -> str:
     if isinstance(value, events.Event):
         return described(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def balance(ledger: Ledger, spent: float, remaining: float, after: float | None, left: float | None) -> Table:
-    """What is spent and what remains, now and after the charge."""
-    table = Table("ε", "now", "afterwards", title=escape(f"{ledger.location}: {ledger.dataset}"))
-    table.title_justify = "left"
-    for name, now, then in (("spent", spent, after), ("remaining", remaining, left)):
-        table.add_row(name, f"{now:.6g}", "refused" if then is None else f"{then:.6g}")
-    return table
-
-
-def need_torch() -> None:
-    """Say how to install what networks need, if it is not there."""
-    for name, package in (("torch", "PyTorch"), ("safetensors", "safetensors")):
-        if find_spec(name) is None:
-            raise TacitError(
-                f"Networks need {package}, which is not installed.", "Install it: pip install 'tacit[torch]'"
-            )
-
-
-def model_at(path: Path) -> Any:
-    """The model in a file, of ``tacit fit`` or ``tacit train``."""
-    if is_network(path):
-        need_torch()
-        from tacit.jobs.train import network_at
-
-        return network_at(path)
-    from tacit.models.saving import load
-
-    return load(path)
-
-
-def is_network(path: Path) -> bool:
-    """Whether a file of a model holds a network, in safetensors, by its first bytes."""
-    try:
-        with path.open("rb") as file:
-            first = file.read(9)
-    except OSError:
-        return path.suffix == ".safetensors"
-    return len(first) == 9 and first[8:] == b"{" and not first.startswith(b"PK")

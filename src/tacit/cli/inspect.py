@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.cli.common import described, model_at, pair, up
+from tacit.cli.common import described, pair, up
+
+if TYPE_CHECKING:
+    from tacit.evaluation import Evaluation
+    from tacit.models import Description, Weight
+    from tacit.report.facts import Facts
 
 __all__ = ["inspect", "tested"]
 
@@ -27,9 +33,10 @@ def inspect(
 
     A file that was altered, or that has no guarantee, is refused.
     """
+    from tacit.models import load
     from tacit.report.facts import Facts
 
-    facts = Facts.of(model_at(model), model.name)
+    facts = Facts.of(load(model), model.name)
     if as_json:
         typer.echo(json.dumps(_plain(facts), allow_nan=False, ensure_ascii=False, indent=2))
         return
@@ -41,15 +48,15 @@ def inspect(
         )
     for evaluation in facts.evaluations:
         console.print(tested(evaluation))
-    if facts.network is None:
-        console.print(_coefficients(facts, top))
-    else:
-        _show_network(console, facts.network)
+    _show_settings(console, facts.description)
+    if facts.description.weights:
+        console.print(_coefficients(facts.description.weights, top))
 
 
-def _show_guarantee(console: Console, facts: Any) -> None:
+def _show_guarantee(console: Console, facts: Facts) -> None:
     guarantee = facts.guarantee
-    table = Table(title=escape(f"{facts.name}: {facts.title}"), show_header=False, title_justify="left")
+    title = escape(f"{facts.name}: {facts.description.title}")
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_row(
         "guarantee", f"ε = {up(guarantee.epsilon) if facts.private else '∞'}, δ = {guarantee.delta:g}"
     )
@@ -63,7 +70,7 @@ def _show_guarantee(console: Console, facts: Any) -> None:
         console.print(paragraph + "\n", markup=False, highlight=False)
 
 
-def tested(evaluation: Any) -> Table:
+def tested(evaluation: Evaluation) -> Table:
     """The figures of all rows, and of each group the accuracy; the model file has the others too."""
     paid = (
         "public rows, free" if evaluation.guarantee is None else f"private rows, {pair(evaluation.guarantee)}"
@@ -79,19 +86,21 @@ def tested(evaluation: Any) -> Table:
     return table
 
 
-def _show_network(console: Console, network: Any) -> None:
-    table = Table(title="What it is, and the run that made it", show_header=False, title_justify="left")
-    for name, value in (*network.made_of, *network.run):
-        table.add_row(name, escape(value))
-    console.print(table)
-    layers = Table("parameter", "shape", title_justify="left")
-    for name, shape in network.tensors.items():
-        layers.add_row(escape(name), " × ".join(map(str, shape)))
-    console.print(layers)
+def _show_settings(console: Console, described: Description) -> None:
+    if described.facts or described.run:
+        title = "What it is, and the run that made it" if described.run else "What it is"
+        table = Table(title=title, show_header=False, title_justify="left")
+        for name, value in (*described.facts, *described.run):
+            table.add_row(name, escape(value))
+        console.print(table)
+    if described.tensors:
+        layers = Table("parameter", "shape", title_justify="left")
+        for name, shape in described.tensors:
+            layers.add_row(escape(name), " × ".join(map(str, shape)))
+        console.print(layers)
 
 
-def _coefficients(facts: Any, top: int | None) -> Table:
-    rows = facts.coefficients()
+def _coefficients(rows: Sequence[Weight], top: int | None) -> Table:
     intervals = any(row.low is not None for row in rows)
     several = len({row.output for row in rows}) > 1
     table = Table(title="Coefficients, the largest first", title_justify="left")
@@ -110,22 +119,22 @@ def _coefficients(facts: Any, top: int | None) -> Table:
     return table
 
 
-def _plain(facts: Any) -> dict[str, Any]:
-    maker, network = facts.preprocessor, facts.network
-    about = {}
-    if network is not None:
-        shapes = {name: list(shape) for name, shape in network.tensors.items()}
-        about = {"network": dict((*network.made_of, *network.run)), "parameters": shapes}
+def _plain(facts: Facts) -> dict[str, Any]:
+    maker, described = facts.preprocessor, facts.description
+    about: dict[str, Any] = {}
+    if facts.is_network:
+        shapes = {name: list(shape) for name, shape in described.tensors}
+        about = {"network": dict((*described.facts, *described.run)), "parameters": shapes}
     return {
         **about,
-        "model": facts.title,
+        "model": described.title,
         "guarantee": json.loads(facts.guarantee.to_json()),
         "statement": facts.guarantee.statement(),
         "in_words": facts.words,
         "attack": {f"{rate:g}": facts.attack.power(rate) for rate in (0.001, 0.01, 0.1)},
         "event": json.loads(facts.guarantee.event.to_json()),
         "preprocessor": None if maker is None else maker.to_dict(),
-        "classes": [_value(label) for label in facts.classes],
+        "classes": [_value(label) for label in described.classes],
         "coefficients": [
             {
                 "class": row.output or None,
@@ -134,7 +143,7 @@ def _plain(facts: Any) -> dict[str, Any]:
                 "low": row.low,
                 "high": row.high,
             }
-            for row in ([] if network is not None else facts.coefficients())
+            for row in described.weights
         ],
         "evaluations": [evaluation.to_dict() for evaluation in facts.evaluations],
     }

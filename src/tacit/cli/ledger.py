@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tacit.cli import options
 from tacit.errors import LedgerCorrupted, TacitError
+from tacit.jobs.files import spare
 from tacit.ledger import Budget, Entry, Ledger
 from tacit.relations import Unit
 
@@ -21,7 +22,6 @@ __all__ = ["app"]
 app = typer.Typer(help="Create, read, verify and export privacy ledgers.", no_args_is_help=True)
 
 Location = Annotated[str, typer.Argument(help="Path of the ledger, or a database URL.", show_default=False)]
-Dataset = Annotated[str | None, typer.Option(help="Only this dataset.", show_default="all")]
 
 
 @app.command()
@@ -34,12 +34,13 @@ def init(
     unit: Annotated[
         str | None, typer.Option(help="Column that names whom to protect; a row if left out.")
     ] = None,
-    rows: Annotated[int, typer.Option(help="The most rows one unit may have.")] = 1,
+    rows_per_unit: Annotated[int, typer.Option(help="The most rows that count for one unit.")] = 1,
     filter: Annotated[str | None, typer.Option(help="Force the renyi or the basic filter.")] = None,
 ) -> None:
     """Create a ledger, or add a dataset to one."""
     budget = Budget(epsilon, delta, filter)
-    with Ledger.open(location, budget, relation=relation, unit=Unit(unit, rows), dataset=dataset) as ledger:
+    protected = Unit(unit, rows_per_unit)
+    with Ledger.open(location, budget, relation=relation, unit=protected, dataset=dataset) as ledger:
         typer.echo(
             f"{ledger.location}: {dataset!r} may spend {ledger.budget}, "
             f"under {ledger.relation} of one {ledger.unit}."
@@ -49,7 +50,7 @@ def init(
 @app.command()
 def show(
     location: Location,
-    dataset: Dataset = None,
+    dataset: options.OnlyDataset = None,
     last: Annotated[int, typer.Option(help="How many of the latest entries to list.", min=0)] = 20,
 ) -> None:
     """Show budgets, what was spent, on what, and what remains."""
@@ -114,18 +115,17 @@ def verify(
 @app.command()
 def export(
     location: Location,
-    output: Annotated[
-        Path | None, typer.Option(help="File to write.", show_default="standard output")
-    ] = None,
+    out: options.Out = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write every entry of every dataset as a line of JSON, hashes included."""
+    if out is not None:
+        spare(out, overwrite)
     with ExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(location, dataset=Ledger.datasets_in(location)[0]))
         try:
-            target = stack.enter_context(output.open("w", encoding="utf-8")) if output else sys.stdout
+            target = stack.enter_context(out.open("w", encoding="utf-8")) if out else sys.stdout
         except OSError as error:
-            raise TacitError(
-                f"{output} cannot be written: {error.strerror}.", "Name another file."
-            ) from error
+            raise TacitError(f"{out} cannot be written: {error.strerror}.", "Name another file.") from error
         for line in ledger.export():
             target.write(line + "\n")

@@ -8,27 +8,26 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.cli.common import model_at, status
-from tacit.errors import TacitError
-from tacit.ledger import Ledger
-from tacit.schema import write
+from tacit import jobs
+from tacit.cli import options
+from tacit.cli.common import say, status
 
 __all__ = ["report"]
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="A model that tacit fit or train wrote.", show_default=False)],
+    model: options.ModelFile,
     out: Annotated[Path, typer.Option(help="HTML page to write.", show_default=False)],
     ledger: Annotated[
         str | None,
         typer.Option(help="List what was charged: path of the ledger, or a URL.", show_default=False),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.", show_default="all")] = None,
+    dataset: options.OnlyDataset = None,
     compare: Annotated[
         list[Path] | None,
         typer.Option(help="Another model of the same target, for utility against ε; may be repeated."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write a page about a saved model: guarantee, cost, utility, coefficients.
 
@@ -36,19 +35,8 @@ def report(
     the ledger and the models to compare; whatever is shown about the data was
     charged when it was measured, or measured on public rows.
     """
-    from tacit.report.facts import Facts, Spending
-    from tacit.report.model import model_page
-
-    if out.exists() and not overwrite:
-        raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add --overwrite.")
-    facts = Facts.of(model_at(model), model.name)
-    others = [Facts.of(model_at(path), path.name) for path in compare or ()]
-    spending = []
-    if ledger is not None:
-        for name in [dataset] if dataset else Ledger.datasets_in(ledger):
-            with Ledger.open(ledger, dataset=name) as book:
-                spending.append(Spending.of(book))
     with status(f"Drawing {out}"):
-        page = model_page(facts, spending, others)
-    write(out, page, overwrite=overwrite)
-    Console().print(f"Report written to {out}", markup=False, highlight=False)
+        jobs.report(
+            model, out=out, ledger=ledger, dataset=dataset, compare=compare or (), overwrite=overwrite
+        )
+    say(Console(), f"Report written to {out}")

@@ -1,18 +1,28 @@
-"""Options that commands which make a model share."""
+"""Options and arguments that several commands share, each written once."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 __all__ = [
     "TEST",
+    "Dataset",
+    "Delimiter",
+    "Delta",
     "DryRun",
+    "Label",
     "LedgerPlace",
+    "ModelFile",
+    "OnlyDataset",
+    "Out",
     "Overwrite",
     "Quiet",
+    "SchemaFile",
     "Seed",
+    "Source",
     "TestDataset",
     "TestEpsilon",
     "TestPublic",
@@ -20,11 +30,31 @@ __all__ = [
 
 TEST = "Testing on other data"
 
+
+def _tab(delimiter: str) -> str:
+    return "\t" if delimiter == r"\t" else delimiter
+
+
+Source = Annotated[
+    str, typer.Argument(help="A CSV or Parquet file, or a pattern: 'part-*.csv'.", show_default=False)
+]
+ModelFile = Annotated[Path, typer.Argument(help="A model that tacit fit or train wrote.", show_default=False)]
+SchemaFile = Annotated[
+    Path, typer.Option(help="What is public about the table; see tacit schema.", show_default=False)
+]
 LedgerPlace = Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)]
+Delta = Annotated[float, typer.Option(help="δ to spend; above 0 the noise is Gaussian.")]
+Dataset = Annotated[str, typer.Option(help="The dataset in the ledger.")]
+OnlyDataset = Annotated[str | None, typer.Option(help="Only this dataset.", show_default="all")]
+Label = Annotated[str | None, typer.Option(help="Of the charge, in the ledger.", show_default="what is made")]
+Delimiter = Annotated[
+    str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.", callback=_tab)
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files to write.")]
+Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 Seed = Annotated[
     int | None,
     typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),

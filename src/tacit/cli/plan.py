@@ -1,4 +1,4 @@
-"""``tacit plan``: what a training run, or a repeated step, will cost; no data needed."""
+"""``tacit plan``: what a training run, or a repeated step, will cost; no data and no PyTorch needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit import events
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
-    from tacit.report import Comparison, TrainingPlan
+    from tacit.report import Comparison, TrainingCost
     from tacit.report.planning import Say
 
 __all__ = ["plan"]
@@ -70,7 +70,7 @@ def plan(
     A training run (DP-SGD: Gaussian noise on clipped sums of Poisson-sampled batches) needs
     --population, --batch-size, --epochs, and either --epsilon, which finds the noise, or
     --noise-multiplier, which finds ε. The number of steps is epochs × population ÷ batch size,
-    rounded up.
+    to the nearest whole number, as in tacit train.
 
     With --compare, a step is repeated --steps times and every accountant that applies states its
     ε. The step is Gaussian noise (--sigma and --sensitivity, or --noise-multiplier), or is known
@@ -85,7 +85,9 @@ def plan(
         "--step-delta": step_delta,
     }
     if compare:
-        _refuse({**training, "--epsilon": epsilon}, "for a training run", "Leave out it or --compare.")
+        _refuse(
+            {**training, "--epsilon": epsilon}, "for a training run", "Leave it out, or leave out --compare."
+        )
         _require({"--steps": steps}, "--compare")
         event = _step(sigma, sensitivity, noise_multiplier, step_epsilon, step_delta)
         _compare(event, int(steps or 0), delta, relation, plot, as_json)
@@ -97,27 +99,29 @@ def plan(
                 "A training run needs either --epsilon or --noise-multiplier, not both.",
                 "Give --epsilon to find the noise, --noise-multiplier to find ε.",
             )
-        from tacit.report import plan_training
+        from tacit.report import training_cost
+        from tacit.training.plan import Plan
 
         with _progress() as say:
-            result = plan_training(
+            say("calibrating the noise")
+            planned = Plan(
                 population=int(population or 0),
                 batch_size=int(batch_size or 0),
                 epochs=int(epochs or 0),
                 delta=delta,
-                epsilon=epsilon,
-                noise_multiplier=noise_multiplier,
+                epsilon=epsilon or 0.0,
+                noise_multiplier=noise_multiplier or 0.0,
                 relation=relation,
-                say=say,
             )
+            cost = training_cost(planned, target=epsilon, say=say)
         if plot is not None:
             from tacit.report import plots
 
-            plots.save(plots.training_figure(result), plot)
+            plots.save(plots.training_figure(cost), plot)
         if as_json:
-            _print_json(result.to_dict())
+            _print_json(cost.to_dict())
         else:
-            _show_training(result, plot)
+            _show_training(cost, plot)
 
 
 def _compare(
@@ -185,7 +189,7 @@ def _require(options: dict[str, Any], purpose: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Say]:
-    """What is being computed, on the terminal's standard error, gone when it is done."""
+    """Show what is being computed on standard error, and remove it when it is done."""
     console = Console(stderr=True)
     with console.status("") as status:
         yield lambda text: status.update(f"{text} …")
@@ -206,29 +210,29 @@ def _described(event: events.Event) -> str:
     return str(event)
 
 
-def _show_training(plan: TrainingPlan, plot: Path | None) -> None:
+def _show_training(cost: TrainingCost, plot: Path | None) -> None:
     from tacit.report import rounded_up
 
-    console = Console()
-    factor = "" if plan.noise_per_clip_norm == plan.noise_multiplier else "2 × "
+    console, plan = Console(), cost.plan
+    factor = "" if cost.noise_per_clip_norm == plan.noise_multiplier else "2 × "
     summary = Table(title="Training plan", title_justify="left", show_header=False)
     summary.add_row("noise multiplier", f"{rounded_up(plan.noise_multiplier)} (rounded up)")
     summary.add_row("noise", f"standard deviation {rounded_up(plan.noise_multiplier)} × {factor}clip norm")
     summary.add_row("sampling rate", f"{plan.batch_size} ÷ {plan.population} = {plan.sampling_rate:.6g}")
-    summary.add_row("steps", f"{plan.steps} (epochs × population ÷ batch size, rounded up)")
-    summary.add_row("spends", f"ε = {rounded_up(plan.epsilon)} at δ = {plan.delta:g}")
-    if plan.slack is not None:
-        summary.add_row("slack", f"ε = {plan.slack:.2g} of {plan.target:g} asked for is not spent")
+    summary.add_row("steps", f"{plan.steps} (epochs × population ÷ batch size, to the nearest)")
+    summary.add_row("spends", f"ε = {rounded_up(cost.epsilon)} at δ = {plan.delta:g}")
+    if cost.slack is not None:
+        summary.add_row("slack", f"ε = {cost.slack:.2g} of {cost.target:g} asked for is not spent")
     summary.add_row("protects", f"{plan.relation} of one row; batches must be Poisson-sampled")
     console.print(summary)
     console.print("ε of a run planned to end after an epoch, with this noise:", highlight=False)
     epochs = Table("epoch", "steps", "ε")
     for column in epochs.columns:
         column.justify = "right"
-    for row in plan.spend:
+    for row in cost.spend:
         epochs.add_row(str(row.epoch), str(row.steps), rounded_up(row.epsilon))
     console.print(epochs)
-    console.print(_accountants(plan.accountants, f"ε of all {plan.steps} steps, by accountant"))
+    console.print(_accountants(cost.accountants, f"ε of all {plan.steps} steps, by accountant"))
     if plot is not None:
         console.print(f"Plot written to {plot}", markup=False, highlight=False)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +15,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit import _validate
-from tacit.cli.common import balance, deliver, described, opened, pair, show_refusal, status, up
-from tacit.errors import BudgetExceeded, TacitError
+from tacit import _validate, jobs
+from tacit.cli import options, spending
+from tacit.cli.common import deliver, described, pair, status, up
 from tacit.guarantee import Guarantee
+from tacit.jobs.files import reserved
 from tacit.ledger import Ledger
+from tacit.tables.questions import CATALOGUE
 
 if TYPE_CHECKING:
-    from tacit.cli.answers import Answer
-    from tacit.tables import Batch, Plan
+    from tacit.cli.answers import AnswerLines
+    from tacit.tables import Quote
 
 __all__ = ["query"]
 
@@ -31,26 +33,22 @@ FORMATS = ("table", "json", "csv")
 
 
 def query(
-    source: Annotated[
-        str, typer.Argument(help="A CSV or Parquet file, or a pattern: 'part-*.csv'.", show_default=False)
-    ],
+    source: options.Source,
     questions: Annotated[
         list[str],
         typer.Argument(metavar="QUESTION", help="Such as 'mean(hours) by sex'.", show_default=False),
     ],
-    schema: Annotated[
-        Path, typer.Option(help="What is public about the table; see tacit schema.", show_default=False)
-    ],
-    ledger: Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)],
+    schema: options.SchemaFile,
+    ledger: options.LedgerPlace,
     epsilon: Annotated[
         float, typer.Option(help="ε to spend, on all questions together.", show_default=False)
     ],
-    delta: Annotated[float, typer.Option(help="δ to spend; above 0 the noise is Gaussian.")] = 0.0,
-    dataset: Annotated[str, typer.Option(help="The dataset in the ledger.")] = "default",
+    delta: options.Delta = 0.0,
+    dataset: options.Dataset = "default",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show costs and expected errors; spend and read nothing.")
     ] = False,
-    rows: Annotated[
+    population: Annotated[
         int | None,
         typer.Option(help="A guess of the number of rows, for --dry-run.", show_default="the schema's"),
     ] = None,
@@ -61,11 +59,8 @@ def query(
     out: Annotated[
         Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
     ] = None,
-    delimiter: Annotated[str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.")] = ",",
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
-    ] = None,
+    delimiter: options.Delimiter = ",",
+    seed: options.Seed = None,
 ) -> None:
     """Ask questions of a private table, and pay for them from a ledger.
 
@@ -73,9 +68,7 @@ def query(
 
         mean(hours) by sex where age >= 40 and country in ('Cuba', 'India')
 
-    Statistics: count(), count_units(), sum(x), mean(x), variance(x), std(x),
-    median(x), quantile(x, 0.9), histogram(x, 20), crosstab(x, y),
-    covariance(x, y), correlation(x, y), keys(x), top(x, 5), bounds(x).
+    {statistics}
 
     Text goes in 'single quotes', a column whose name is not a plain word in
     "double quotes". Several questions share the ε evenly; weight=2 inside a
@@ -84,47 +77,27 @@ def query(
     The ledger is charged before the data are read. With --dry-run nothing is
     charged or read, and the exit code is 2 if the budget would not suffice.
     """
-    _validate.epsilon(epsilon)
-    _validate.delta(delta)
-    _validate.open_probability("confidence", confidence)
     style = _style(format, out)
-    from tacit.schema import Schema
+    with jobs.plan_query(
+        source, questions, schema=schema, ledger=ledger, epsilon=epsilon, delta=delta, dataset=dataset,
+        confidence=confidence, delimiter=delimiter, random_state=seed,
+    ) as job:  # fmt: skip
+        if dry_run:
+            _show_plan(job, style, out, population)
+            return
+        from tacit.cli.answers import answer_of
 
-    known = Schema.load(schema)
-    with opened(ledger, dataset, known, delta) as book:
-        if delta > book.budget.delta:
-            raise BudgetExceeded(
-                f"--delta {delta:g} is more than the ledger allows in all, δ = {book.budget.delta:g}.",
-                "Leave --delta out for pure differential privacy, or ask for less.",
-                label=questions[0],
-                budget=book.budget,
-                spent=None,
-                would_be=None,
-            )
-        from tacit import tables
-        from tacit.tables.language.question import ask, parse
+        book = job.dues[0].ledger
+        with spending.refusals(book), reserved(out), status(f"Asking {source}"):
+            answered = job.run()
+            answers = [answer_of(release, confidence) for release in answered.releases]
+        _show_answers(answers, answered.guarantee, book, confidence, style, out)
 
-        asked = [parse(text) for text in questions]
-        separator = "\t" if delimiter == r"\t" else delimiter
-        with tables.open(source, schema=known, ledger=book, random_state=seed, delimiter=separator) as table:
-            batch = table.batch(epsilon=epsilon, delta=delta)
-            releases = []
-            for question in asked:
-                chosen = {"interval": confidence} if question.name in ("median", "quantile") else {}
-                releases.append(ask(batch, question, table.schema, **chosen))
-            if dry_run:
-                _show_plan(batch, book, style, out, rows)
-                return
-            from tacit.cli.answers import answer_of
 
-            try:
-                with _reserved(out), status(f"Asking {source}"):
-                    batch.run()
-                    answers = [answer_of(release, confidence) for release in releases]
-            except BudgetExceeded as error:
-                show_refusal(error, book)
-                raise typer.Exit(2) from error
-            _show_answers(answers, batch.guarantee, book, confidence, style, out)
+_STATISTICS = "Statistics: " + ", ".join(kind.usage for kind in CATALOGUE.values()) + "."
+query.__doc__ = (query.__doc__ or "").replace(
+    "{statistics}", textwrap.fill(_STATISTICS, 75, subsequent_indent="    ", break_on_hyphens=False)
+)
 
 
 def _style(format: str | None, out: Path | None) -> str:
@@ -132,28 +105,6 @@ def _style(format: str | None, out: Path | None) -> str:
         return _validate.choice("format", format, FORMATS)
     ending = out.suffix.lower().removeprefix(".") if out else ""
     return ending if ending in FORMATS else "table"
-
-
-@contextmanager
-def _reserved(out: Path | None) -> Iterator[None]:
-    """Find out that a file can be written before anything is spent; leave no trace if nothing is."""
-    if out is None:
-        yield
-        return
-    new = not out.exists()
-    try:
-        with out.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise TacitError(
-            f"{out} cannot be written: {error.strerror}. Nothing was charged.", "Name another file."
-        ) from None
-    try:
-        yield
-    except BaseException:
-        if new:
-            out.unlink(missing_ok=True)
-        raise
 
 
 def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
@@ -166,7 +117,7 @@ def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
 
 
 def _show_answers(
-    answers: list[Answer],
+    answers: list[AnswerLines],
     guarantee: Guarantee,
     ledger: Ledger,
     confidence: float,
@@ -193,7 +144,7 @@ def _show_answers(
         text = to_csv(answers)
     else:
         text = _rendered(list(to_tables(answers, confidence)), out)
-    deliver(text, out)
+    deliver(text, out, "answers")
     if style == "json" and out is None:
         return
     together = "" if len(answers) == 1 else f"The {len(answers)} answers together: "
@@ -208,21 +159,19 @@ def _show_answers(
         console.print(line, markup=False, highlight=False)
 
 
-def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_guessed: int | None) -> None:
-    plans, whole = batch.plan(rows=rows_guessed), batch.guarantee
-    spent, remaining = ledger.spent().epsilon, ledger.remaining()
-    after = ledger.preview(whole.event, delta=whole.delta or None)
-    left = None if after is None else max(0.0, ledger.budget.epsilon - after)
+def _show_plan(job: jobs.QueryJob, style: str, out: Path | None, population: int | None) -> None:
+    plans, whole, (found,) = job.plan(population), job.batch.guarantee, job.balances()
+    ledger, after = found.ledger, found.after
     rows = [_plain(plan) for plan in plans]
     if style == "json":
         body = {
             "questions": rows,
             "guarantee": json.loads(whole.to_json()),
             "budget": {"epsilon": ledger.budget.epsilon, "delta": ledger.budget.delta},
-            "spent_in_all": spent,
-            "remaining": remaining,
+            "spent_in_all": found.spent,
+            "remaining": found.remaining,
             "spent_in_all_after": after,
-            "remaining_after": left,
+            "remaining_after": found.left,
             "fits": after is not None,
         }
         text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
@@ -233,29 +182,22 @@ def _show_plan(batch: Batch, ledger: Ledger, style: str, out: Path | None, rows_
         writer.writerows({**row, "event": json.dumps(row["event"])} for row in rows)
         text = stream.getvalue()
     else:
-        text = _rendered([_plan_table(plans), balance(ledger, spent, remaining, after, left)], out)
-    deliver(text, out)
-    together = f"{pair(whole)} for {'this question' if len(plans) == 1 else f'these {len(plans)} questions'}"
-    if after is None:
-        raise BudgetExceeded(
-            f"{together} would not fit into the budget: ε = {remaining:.6g} remains of {ledger.budget}.",
-            "Nothing was charged. Ask for less, or with a smaller --epsilon.",
-            label=plans[0].label,
-            budget=ledger.budget,
-            spent=spent,
-            would_be=None,
-        )
+        text = _rendered([_plan_table(plans), spending.balance(found)], out)
+    deliver(text, out, "answers")
+    job.afford()
     if style == "table":
-        line = f"{together} would fit. Nothing was charged, and no data were read."
+        line = (
+            f"{pair(whole)} for {job.dues[0].called} would fit. Nothing was charged, and no data were read."
+        )
         Console().print(line, markup=False, highlight=False)
 
 
-def _plain(plan: Plan) -> dict[str, Any]:
+def _plain(plan: Quote) -> dict[str, Any]:
     event = json.loads(plan.event.to_json())
     return {**vars(plan), "event": event}
 
 
-def _plan_table(plans: Sequence[Plan]) -> Table:
+def _plan_table(plans: Sequence[Quote]) -> Table:
     table = Table()
     table.add_column("question", overflow="fold", min_width=20)
     table.add_column("ε", justify="right", no_wrap=True)

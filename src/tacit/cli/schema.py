@@ -8,10 +8,6 @@ like values. ``check`` says no more about that line than which declared columns 
 
 from __future__ import annotations
 
-import csv
-import glob
-import gzip
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.errors import InvalidValue, SourceMissing, TacitError
+from tacit.cli import options
+from tacit.data.headers import StoredColumn, column_names, files_at, is_parquet, stored_columns
+from tacit.errors import InvalidValue, SourceMissing
 from tacit.schema import Column, Schema, key, quoted, write
 
 __all__ = ["app"]
@@ -30,22 +28,12 @@ app = typer.Typer(help="Write down what is publicly known about a table.", no_ar
 
 Delimiter = Annotated[str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.")]
 
-_TYPES = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "integer"),
-    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), "integer"),
-    **dict.fromkeys(("DECIMAL", "DOUBLE", "FLOAT"), "number"),
-    **dict.fromkeys(("DATE", "TIMESTAMP"), "date"),
-    **dict.fromkeys(("ENUM", "VARCHAR"), "category"),
-    **dict.fromkeys(("TIME", "UUID"), "text"),
-    "BOOLEAN": "boolean",
-}
 _OPEN = {
     "integer": "# bounds = [?, ?]             # or, for codes: categories = [?, ?]",
     "number": "# bounds = [?, ?]",
     "date": "# bounds = [?, ?]             # dates such as 2020-01-31",
     "category": '# categories = ["?", "?"]     # for free text and identifiers: type = "text"',
 }
-_LOOKS_LIKE_A_VALUE = re.compile(r"[-+]?[.,]*\d[\d.,]*(e[-+]?\d+)?%?|\d+[-/.:]\d+.*|true|false|.*@.*", re.I)
 
 
 @app.command()
@@ -54,8 +42,8 @@ def init(
         str,
         typer.Argument(help="A CSV or Parquet file, or a pattern such as 'part-*.csv'.", show_default=False),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file to write.")] = False,
+    out: options.Out = None,
+    overwrite: options.Overwrite = False,
     delimiter: Delimiter = ",",
     header: Annotated[
         bool,
@@ -73,18 +61,13 @@ def init(
     held the first row instead, that row would be shown: add a line of names
     first.
     """
-    files = _files(source)
-    parquet = _is_parquet(files[0])
-    columns = _parquet(files) if parquet else _csv(files, _one(delimiter), header)
-    text = _template(source, columns, parquet)
+    files = files_at(source)
+    columns = stored_columns(files, _one(delimiter), surely_named=header)
+    text = _template(source, columns, is_parquet(files[0]))
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        write(out, text, overwrite=force)
-    except TacitError as error:
-        advice = "Name another file, or add --force." if out.is_file() and not force else error.next_step
-        raise TacitError(error.problem, advice) from None
+    write(out, text, overwrite=overwrite)
     typer.echo(f"{out} waits for bounds and categories. Fill it in, then: tacit schema check {out}")
 
 
@@ -154,9 +137,9 @@ def _known(column: Column) -> str:
 
 
 def _compare(schema: Schema, source: str, delimiter: str) -> None:
-    file = _files(source)[0]
-    parquet = _is_parquet(file)
-    there = [name for name, _ in _parquet([file])] if parquet else _first_line(file, delimiter)
+    file = files_at(source)[0]
+    parquet = is_parquet(file)
+    there = column_names(file, delimiter)
     wanted = dict.fromkeys([*schema, *([schema.unit.column] if schema.unit.column is not None else [])])
     absent = [name for name in wanted if name not in there]
     if absent and not parquet:
@@ -187,7 +170,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(_shown, names))
 
 
-def _template(source: str, columns: list[tuple[str, str]], parquet: bool) -> str:
+def _template(source: str, columns: list[StoredColumn], parquet: bool) -> str:
     origin = (
         ["The types are those that the file itself states."]
         if parquet
@@ -218,17 +201,15 @@ def _template(source: str, columns: list[tuple[str, str]], parquet: bool) -> str
     ]
     lines += ["# count for one of them.", "# [unit]", '# column = "?"', "# rows = ?", ""]
     declared = 0
-    for position, (name, engine) in enumerate(columns, 1):
-        base = "LIST" if engine.endswith("]") else (re.match("[A-Z]*", engine) or [""])[0]
-        kind = _TYPES.get(base)
-        if not name:
+    for position, column in enumerate(columns, 1):
+        if not column.name:
             lines += [f"# Column {position} has no name, and is left out.", ""]
-        elif kind is None:
-            lines += [f"# {quoted(name)} is left out: a schema cannot describe {base}.", ""]
+        elif column.type is None:
+            lines += [f"# {quoted(column.name)} is left out: a schema cannot describe {column.stored}.", ""]
         else:
             declared += 1
-            lines += [f"[columns.{key(name)}]", f"type = {quoted(kind)}"]
-            lines += [_OPEN[kind], ""] if kind in _OPEN else [""]
+            lines += [f"[columns.{key(column.name)}]", f"type = {quoted(column.type)}"]
+            lines += [_OPEN[column.type], ""] if column.type in _OPEN else [""]
     if not declared:
         raise SourceMissing(f"{source} has no column that a schema can describe.", "Name another file.")
     return "\n".join(lines[:-1]) + "\n"
@@ -239,110 +220,3 @@ def _one(delimiter: str) -> str:
     if len(tab) != 1 or tab in '"\r\n\0':
         raise InvalidValue("delimiter", delimiter, "one character", "Write ';' or '\\t', with the quotes.")
     return tab
-
-
-def _files(source: str) -> list[Path]:
-    path = Path(source)
-    if path.is_dir():
-        raise SourceMissing(
-            f"{source} is a folder.", f"Name its files: {path / '*.parquet'} or {path / '*.csv'}"
-        )
-    found = [path] if path.is_file() else [Path(name) for name in sorted(glob.glob(source, recursive=True))]
-    files = [file for file in found if file.is_file()]
-    if not files:
-        raise SourceMissing(f"There is no file at {source}.", "Name a CSV or Parquet file.")
-    return files
-
-
-def _is_parquet(file: Path) -> bool:
-    try:
-        with file.open("rb") as opened:
-            start = opened.read(4)
-    except OSError as error:
-        raise SourceMissing(
-            f"{file} cannot be read: {error.strerror}.", "Name a file you may read."
-        ) from None
-    if not start:
-        raise SourceMissing(f"{file} is empty.", "Name a CSV or Parquet file.")
-    if file.suffix == ".parquet" and start != b"PAR1":
-        raise SourceMissing(f"{file} is not a Parquet file, in spite of its name.", "Name another file.")
-    return start == b"PAR1"
-
-
-def _parquet(files: list[Path]) -> list[tuple[str, str]]:
-    return _describe("read_parquet(?)", [[glob.escape(str(file)) for file in files]], "Parquet")
-
-
-def _csv(files: list[Path], delimiter: str, header: bool) -> list[tuple[str, str]]:
-    names = _header(files[0], delimiter)
-    for position, name in enumerate(names, 1):
-        if not header and _LOOKS_LIKE_A_VALUE.fullmatch(name):
-            raise SourceMissing(
-                f"The first line of {files[0]} looks like values, not like names (see entry {position}).",
-                "Add a line of names to the file; or, if these are the names, --header.",
-            )
-    reader = (
-        "read_csv(?, delim=?, header=true, skip=0, quote='\"', escape='\"', comment='', strict_mode=false)"
-    )
-    columns = _describe(reader, [[glob.escape(str(file)) for file in files], delimiter], "CSV")
-    if len(columns) != len(names):
-        raise SourceMissing(
-            f"The first line of {files[0]} has {len(names)} entries, but the rows below have another number.",
-            "Give every column a name.",
-        )
-    return [(name, engine) for name, (_, engine) in zip(names, columns, strict=True)]
-
-
-def _describe(reader: str, parameters: list[object], kind: str) -> list[tuple[str, str]]:
-    """Names and types, by DuckDB. Its messages are withheld: they may quote rows."""
-    import duckdb
-
-    with duckdb.connect(
-        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    ) as engine:
-        try:
-            rows = engine.execute(f"DESCRIBE SELECT * FROM {reader}", parameters).fetchall()
-        except duckdb.Error:
-            raise SourceMissing(
-                f"The file cannot be read as {kind}; why is not shown, as that may quote rows.",
-                "Check that it is whole"
-                + (", with as many values in each row as names." if kind == "CSV" else "."),
-            ) from None
-    return [(str(row[0]), str(row[1])) for row in rows]
-
-
-def _first_line(file: Path, delimiter: str, errors: str = "surrogateescape") -> list[str]:
-    """The first line of a CSV that is not blank, which may be a row; empty if there is none.
-
-    The pinned dialect keeps rows from passing for it.
-    """
-    try:
-        with (gzip.open if file.suffix == ".gz" else open)(
-            file, "rt", encoding="utf-8-sig", newline="", errors=errors
-        ) as opened:
-            line = next((line for line in csv.reader(opened, delimiter=delimiter) if line), [])
-    except csv.Error:
-        return []
-    except (OSError, EOFError, UnicodeDecodeError):
-        raise SourceMissing(f"{file} is neither a CSV of UTF-8 text nor Parquet.", "Convert it.") from None
-    return [name.strip() for name in line]
-
-
-def _header(file: Path, delimiter: str) -> list[str]:
-    """The names in the first line of a CSV, for the curator: messages say where it is odd, not what it is."""
-    names = _first_line(file, delimiter, errors="strict")
-    if not any(names):
-        raise SourceMissing(f"{file} has no line of column names.", "Add one.")
-    if len(names) == 1 and (other := [mark for mark in ";\t|," if mark in names[0]]):
-        raise SourceMissing(
-            f"The first line of {file} has no {delimiter!r}, but it has {other[0]!r}.",
-            f"Add --delimiter {other[0]!r}.",
-        )
-    seen: dict[str, int] = {}
-    for position, name in enumerate(names, 1):
-        if name and seen.setdefault(name.casefold(), position) != position:
-            raise SourceMissing(
-                f"Columns {seen[name.casefold()]} and {position} of {file} have the same name.",
-                "Rename one (case does not count); or add a line of names, if that is no such line.",
-            )
-    return names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,18 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit import _validate
+from tacit import _validate, jobs
 from tacit.cli import options, spending
-from tacit.cli.common import described, need_torch, opened, pair, show_refusal, status
+from tacit.cli.common import described, pair, say, status
 from tacit.cli.inspect import tested
-from tacit.cli.spending import say
-from tacit.errors import BudgetExceeded, InvalidValue, TacitError
-from tacit.ledger import Ledger
-from tacit.relations import Unit
-from tacit.schema import write
+from tacit.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from tacit.jobs.train import Found, NetworkTrial, Run, Where
+    from tacit.jobs.job import Say
+    from tacit.jobs.networks import Trained, TrainJob
 
 __all__ = ["train"]
 
@@ -41,9 +37,7 @@ def train(
         int, typer.Option(help="How many examples there are, as far as is public.", show_default=False)
     ],
     ledger: options.LedgerPlace,
-    save: Annotated[
-        Path, typer.Option("--save", "--out", help="File to write the network to.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(help="File to write the network to.", show_default=False)],
     source: Annotated[
         Path | None,
         typer.Argument(
@@ -142,9 +136,7 @@ def train(
     dataset: Annotated[
         str | None, typer.Option(help="The dataset in the ledger.", show_default="default")
     ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Of the charge, in the ledger.", show_default="the architecture")
-    ] = None,
+    label: options.Label = None,
     report: Annotated[
         Path | None, typer.Option(help="HTML page to write about it.", show_default=False)
     ] = None,
@@ -177,48 +169,34 @@ def train(
     With --test the network is measured on others: charged with --test-epsilon,
     or free if they are public.
     """
-    _validate.epsilon(epsilon)
-    _validate.delta(delta)
-    _validate.count("population", population, 1)
-    spending.check_test(None if test is None else str(test), test_epsilon, test_public, test_dataset)
-    _check_files(save, report, checkpoint, resume, overwrite)
-    need_torch()
-    from tacit.jobs import train as runs
-
-    start = runs.started_with(
-        checkpoint if resume else None,
-        architecture=architecture, epsilon=epsilon, delta=delta, population=population, classes=classes,
-        inputs=inputs, targets=targets, size=_side(size), grey=grey or None, mean=_numbers("mean", mean),
-        std=_numbers("std", std), epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum,
-        optimizer=optimizer, clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling,
-        dataset=dataset, label=label, seed=seed,
-    )  # fmt: skip
-    found = _found(source, images, labels, start.where)
-    with ExitStack() as stack:
-        book = stack.enter_context(_ledger(ledger, start.options["dataset"], delta))
-        with status("Finding the noise"):
-            job = start.run(found, book)
-        trial = None
-        if test is not None:
-            other = book
-            if test_epsilon is not None and test_dataset is not None and test_dataset != book.dataset:
-                other = stack.enter_context(_ledger(ledger, test_dataset, 0.0))
-            trial = job.trial(other, test, test_epsilon, start.where)
+    with status("Finding the noise"):
+        job = jobs.plan_train(
+            source, architecture=architecture, epsilon=epsilon, delta=delta, population=population,
+            ledger=ledger, dataset=dataset, out=out, overwrite=overwrite, classes=classes, images=images,
+            labels=labels, inputs=inputs, targets=targets, size=_side(size), grey=grey,
+            mean=_numbers("mean", mean), std=_numbers("std", std), epochs=epochs, batch_size=batch_size,
+            lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm, clipping=clipping,
+            average=average, sampling=sampling, test=test, test_epsilon=test_epsilon, test_public=test_public,
+            test_dataset=test_dataset, label=label, report=report, checkpoint=checkpoint, resume=resume,
+            random_state=seed,
+        )  # fmt: skip
+    with job:
         console = Console(quiet=quiet)
         _show_plan(console, job)
-        charged = trial if trial is not None and trial.epsilon is not None else None
-        due, tested_too = (charged, None) if resume else (job, trial)
-        then = 0.0 if due is None else spending.after(due, tested_too)
         if dry_run:
-            _show_dry(console, job, trial, then, resume)
-        if due is not None and then is None:
-            spending.refuse(due, tested_too, "examples")
-        if not dry_run:
+            _show_dry(console, job)
+        with spending.refusals(job.payment.ledger):
+            job.afford()
+            if dry_run:
+                return
             with status("Looking whether the files are whole"):
-                found.check()
-                if trial is not None:
-                    trial.found.check()
-            _run(job, trial, console, save, report, checkpoint, resume, overwrite)
+                job.check()
+            made = job.run(_teller(console), spending.warn, bar=False if quiet else None)
+        _show_made(console, job, made)
+        if made.stopped:
+            raise typer.Exit(130)
+        if made.path != out:
+            raise typer.Exit(2)
 
 
 def _numbers(name: str, text: str | None) -> tuple[float, ...] | None:
@@ -241,54 +219,7 @@ def _side(text: str | None) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[-1])
 
 
-def _found(source: Path | None, images: Path | None, labels: Path | None, where: Where) -> Found:
-    from tacit.jobs import train as runs
-
-    if (source is None) == (images is None):
-        raise TacitError(
-            "The examples must be named once.", "Give a file or a folder, or --images with --labels."
-        )
-    if labels is not None and images is None:
-        raise TacitError("--labels are those of --images.", "Name the file of images with --images.")
-    return runs.find(source or images or Path(), where, labels)
-
-
-def _ledger(location: str, dataset: str, delta: float) -> Ledger:
-    book = opened(location, dataset, None, delta)
-    try:
-        if book.unit != Unit():
-            raise TacitError(
-                f"The ledger protects one {book.unit}; a training run protects one row, that is one example.",
-                "Make a ledger for rows: tacit ledger init, without --unit.",
-            )
-        spending.check_delta(book, delta, "training", "Ask for less.")
-    except TacitError:
-        book.close()
-        raise
-    return book
-
-
-def _check_files(
-    save: Path, report: Path | None, checkpoint: Path | None, resume: bool, overwrite: bool
-) -> None:
-    given = [path.resolve() for path in (save, report, checkpoint) if path is not None]
-    if len(set(given)) != len(given):
-        raise TacitError("--save, --report and --checkpoint name the same file.", "Name different files.")
-    for path in (save, report):
-        if path is not None:
-            spending.writable(path, overwrite)
-    if resume and (checkpoint is None or not checkpoint.exists()):
-        missing = "no --checkpoint" if checkpoint is None else f"no file {checkpoint}"
-        raise TacitError(f"There is {missing} to go on from.", "Leave --resume out to begin a run.")
-    if checkpoint is not None and not resume:
-        if checkpoint.exists():
-            raise TacitError(
-                f"{checkpoint} holds a run already.", "Add --resume to go on with it, or name another file."
-            )
-        spending.writable(checkpoint, overwrite=True)
-
-
-def _show_plan(console: Console, job: Run) -> None:
+def _show_plan(console: Console, job: TrainJob) -> None:
     network = job.network
     table = Table(title=escape(f"A {network.title} on {job.found.name}"), show_header=False)
     table.title_justify = "left"
@@ -305,69 +236,45 @@ def _show_plan(console: Console, job: Run) -> None:
     say(console, f"Taken as public: {job.found.known}. {other}")
 
 
-def _show_dry(
-    console: Console, job: Run, trial: NetworkTrial | None, then: float | None, resume: bool
-) -> None:
+def _show_dry(console: Console, job: TrainJob) -> None:
     say(console, f"Event: {described(job.planned.event)}.")
-    if resume:
+    if job.resume:
         say(
             console,
             "The run would go on from its checkpoint. Nothing was charged, and no examples were read.",
         )
     else:
-        spending.show_balance(console, job, trial, then, "examples")
+        spending.show_balances(console, job)
 
 
-def _run(
-    job: Run, trial: NetworkTrial | None, console: Console, save: Path, report: Path | None,
-    checkpoint: Path | None, resume: bool, overwrite: bool,
-) -> None:  # fmt: skip
-    """Train, save, test, and save again: what was paid for is not lost if the test fails."""
-    network, place = job.network, save
+def _teller(console: Console) -> Say:
+    """Says what is done in lines of standard error, which leave the bar of the steps alone."""
 
     def tell(text: str) -> None:
         if sys.stderr.isatty() and not console.quiet:
             print(f"{text} …", file=sys.stderr)
 
-    try:
-        bar = False if console.quiet else None
-        trainer = job.train(tell, bar=bar, checkpoint=checkpoint, resume=resume)
-        stopped = trainer.step_number < job.planned.steps
-        if stopped and checkpoint is not None:
-            say(console, f"Stopped after step {trainer.step_number} of {job.planned.steps}. The run is paid "
-                f"for: go on with --checkpoint {checkpoint} --resume.")  # fmt: skip
-            raise typer.Exit(130)
-        place = spending.kept(lambda path, over: network.save(path, overwrite=over), save, overwrite)
-        if trial is not None and not stopped:
-            with spending.progress(console) as tell_test:
-                found = trial.run(network, tell_test)
-            network.evaluations.append(found.to_dict())
-            place = spending.kept(lambda path, _: network.save(path, overwrite=True), place, True)
-            console.print(tested(found))
-    except BudgetExceeded as error:
-        show_refusal(error, job.book)
-        raise typer.Exit(2) from error
-    assert network.guarantee_ is not None
-    spending.settled(console, network.guarantee_, job, trial, "for the whole run" if resume else "now")
-    if trial is None:
-        say(console, "Not tested: accuracy on the examples it was trained on would leak. "
-            "--test measures on others.")  # fmt: skip
-    say(console, f"Model written to {place}")
-    if report is not None:
-        _write_report(job, place, report, trial, overwrite)
-        say(console, f"Report written to {report}")
-    if stopped:
-        say(console, f"Stopped after step {trainer.step_number} of {job.planned.steps}; all are charged.")
-        raise typer.Exit(130)
-    if place != save:
-        raise typer.Exit(2)
+    return tell
 
 
-def _write_report(job: Run, model: Path, report: Path, trial: NetworkTrial | None, overwrite: bool) -> None:
-    from tacit.report.facts import Facts, Spending
-    from tacit.report.model import model_page
-
-    books = [job.book, *([] if trial is None or trial.book is job.book else [trial.book])]
-    with status(f"Drawing {report}"):
-        page = model_page(Facts.of(job.network, model.name), [Spending.of(book) for book in books])
-    write(report, page, overwrite=overwrite)
+def _show_made(console: Console, job: TrainJob, made: Trained) -> None:
+    steps = f"Stopped after step {made.steps} of {job.planned.steps}"
+    if made.guarantee is None:
+        say(console, f"{steps}. The run is paid for: go on with --checkpoint {job.checkpoint} --resume.")
+        return
+    if made.evaluation is not None:
+        console.print(tested(made.evaluation))
+    when, tests = ("for the whole run", job.dues) if job.resume else ("now", job.dues[1:])
+    spending.settled(console, made.guarantee, job.payment.ledger, tests, when)
+    if job.test is None:
+        say(
+            console,
+            "Not tested: accuracy on the examples it was trained on would leak. --test measures on others.",
+        )
+    say(console, f"Model written to {made.path}")
+    if job.report is not None:
+        with status(f"Drawing {job.report}"):
+            job.write_report(made)
+        say(console, f"Report written to {job.report}")
+    if made.stopped:
+        say(console, f"{steps}; all are charged.")

@@ -250,6 +250,8 @@ def cast(values: _Values, wanted: pa.DataType, *, unit: bool = False, exact: boo
             whole = pc.subtract(thousands, pc.less(whole, pc.multiply(thousands, 1000)).cast(pa.int64()))
         whole = pc.max_element_wise(whole, low, skip_nulls=False)
         return pc.multiply(pc.min_element_wise(whole, high, skip_nulls=False), factor).cast(wanted)
+    if is_a.is_decimal(values.type) and is_a.is_floating(wanted):
+        values = values.cast(pa.string())  # Arrow's own cast from decimals is often not to the nearest number
     made = values.cast(wanted, safe=False)
     if not _is_text(wanted.value_type if is_a.is_dictionary(wanted) else wanted):
         return made

@@ -1,7 +1,7 @@
 """Sources: where the rows are, and the cleaned table that the questions are asked of.
 
 :func:`connect` looks at names and types of columns and at nothing else; no row is read before
-:meth:`Source.run`. Files and frames are read by a DuckDB of our own, an Ibis table stays where it is.
+:meth:`PrivateSource.run`. Files and frames are read by a DuckDB of our own, an Ibis table stays where it is.
 
 >>> import pandas as pd
 >>> from tacit.schema import Column, Schema
@@ -41,7 +41,7 @@ from tacit.data.stored import stored_of
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Schema
 
-__all__ = ["UNIT", "Source", "connect", "text_of"]
+__all__ = ["UNIT", "PrivateSource", "connect", "text_of"]
 
 UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
@@ -62,7 +62,7 @@ def encode(text: str) -> bytes:
     raise NotImplementedError
 
 
-class Source:
+class PrivateSource:
     """Rows behind a schema, cleaned.
 
     ``table`` has the declared columns, in the schema's order and each in the one type of its kind:
@@ -179,7 +179,7 @@ def connect(
     delimiter: str = ",",
     memory_limit: str | None = None,
     show_engine_errors: bool = False,
-) -> Source:
+) -> PrivateSource:
     """The cleaned table behind ``source``; only its metadata are read.
 
     ``source``
@@ -236,7 +236,7 @@ def connect(
             release()
         raise
     table = cleaned[0] if len(cleaned) == 1 else ibis.union(*cleaned)
-    made = Source(
+    made = PrivateSource(
         table, schema, connection, show_engine_errors=show_engine_errors, load=load, release=release
     )
     if paths is not None:

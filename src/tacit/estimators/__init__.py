@@ -1,8 +1,8 @@
 """Private estimators with scikit-learn's interface.
 
 The road of a fit is that of :mod:`tacit.estimators.private`: public parameters → plan → charge → rows,
-clipped and scaled by what is public → a model with its guarantee. :mod:`tacit.estimators.noise` has the places
-where noise can enter a linear model.
+clipped and scaled by what is public → a model with its guarantee. :mod:`tacit.estimators.noise` has the
+places where noise can enter a linear model.
 """
 
 from tacit.data.features import Features, Known, known
@@ -12,12 +12,9 @@ from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import Planned, PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
-from tacit.evaluation.evaluate import Evaluation, evaluate
-from tacit.models.saving import describe, load, register, save
 
 __all__ = [
     "ESTIMATORS",
-    "Evaluation",
     "Features",
     "Known",
     "LinearRegression",
@@ -27,11 +24,6 @@ __all__ = [
     "Preprocessor",
     "PrivateEstimator",
     "Ridge",
-    "describe",
-    "evaluate",
     "known",
-    "load",
     "noise",
-    "register",
-    "save",
 ]

@@ -4,15 +4,16 @@ The road of a fit is the same for all of them, and is walked here, in :meth:`Pri
 
 1. **plan**: public parameters and public facts about the features make a :class:`Recipe`, whose event is the
    cost of the fit. No row is read.
-2. **agreement**: relation and unit are those of the ledger, or the fit is refused (:class:`tacit.ledger.Payment`).
+2. **agreement**: relation and unit are those of the ledger, or the fit is refused
+   (:class:`tacit.ledger.Payment`).
 3. **charge**: the event is charged, durably.
 4. **rows**: only now are the private rows read, and those of a unit bounded in number.
 5. **fit**: the recipe is carried out on the rows, and sets the attributes that are released.
 6. **guarantee**: ``event_``, ``guarantee_`` and :meth:`PrivateEstimator.describe`.
 
 A subclass writes an ``__init__`` with its public parameters, :meth:`PrivateEstimator._recipe` (step 1),
-:meth:`PrivateEstimator._carry_out` (step 5), a ``title`` and the names of the ``released`` attributes. An entry
-in :mod:`tacit.estimators.registry` makes it known to model files, to evaluation and to the command line.
+:meth:`PrivateEstimator._carry_out` (step 5), a ``title`` and the names of the ``released`` attributes. An
+entry in :mod:`tacit.estimators.registry` makes it known to model files, evaluation and the command line.
 """
 
 from __future__ import annotations
@@ -137,15 +138,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of the private estimators, with scikit-learn's interface. Only ``fit`` sees private rows.
 
     Every subclass has the parameters ``epsilon``, ``delta``, ``relation``, ``rows_per_unit``, ``ledger``,
-    ``label``, ``verbose`` and ``random_state``, and after ``fit`` the attributes ``event_`` and ``guarantee_``.
+    ``label``, ``verbose`` and ``random_state``. ``fit`` sets ``event_``, ``guarantee_`` and what is released.
     """
 
     title: ClassVar[str]
     """What the model is, in a few words."""
     released: ClassVar[tuple[str, ...]]
     """The fitted attributes that are public or were released: the ones that a model file holds."""
-    predicts_from: ClassVar[tuple[str, ...]]
-    """The released attributes that a prediction reads."""
+    predicts_from: ClassVar[tuple[str, ...]] = ()
+    """The released attributes that a prediction reads, where it treats every row by itself, bit by bit."""
     supervised: ClassVar[bool] = True
     """Whether ``fit`` needs a target."""
     fits_without_noise: ClassVar[bool] = False

@@ -29,11 +29,11 @@ Array = NDArray[np.float64]
 COUNT_SHARE, BOUNDS_SHARE = 0.02, 0.1
 """The parts of ε that population="dp" and bounds="dp" spend."""
 LOWEST, HIGHEST = -20, 40
-"""Powers of two that bounds are chosen from. What is nearer to 0 is 0, what is beyond counts as 2^HIGHEST."""
+"""Powers of two that bounds are chosen from. A value nearer to 0 counts as 0, one beyond as 2^HIGHEST."""
 FALSE_CELL = 0.01
 """How likely, at most, noise alone makes any empty cell of a feature count."""
 NOTHING = (-1.0, 1.0)
-"""The bounds of a feature of which nothing was found."""
+"""The bounds of a feature no cell of which stands out from the noise."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class CountPurchase:
 
     @property
     def event(self) -> events.Event:
-        """What it costs."""
+        """The event of the purchase; nothing where the number is public."""
         return events.Compose(()) if self.free else self._mechanism.event
 
     @property
@@ -89,7 +89,7 @@ class BoundsPurchase:
     and one around zero; the grid is public. A row hits one cell of every feature, none where its value is
     not finite. All cells together are one vector: one row moves it by d in ℓ1 and by √d in ℓ2, d being the
     number of features; one replaced by another 2d and √(2d), as the cells may all differ; and a unit of
-    ``unit.rows`` rows by so many times that, as the rows may all hit the same cells. The noise is discrete
+    ``unit.rows`` rows by ``unit.rows`` times that: they may all hit the same cells. The noise is discrete
     Laplace for δ = 0, the event Pure(ε); for δ > 0 it is Gaussian, the event that of
     :class:`tacit.mechanisms.Gaussian`.
 
@@ -128,7 +128,7 @@ class BoundsPurchase:
 
     @property
     def event(self) -> events.Event:
-        """What it costs."""
+        """The event of the purchase."""
         return self._mechanism.event
 
     @property

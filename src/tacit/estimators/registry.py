@@ -16,7 +16,7 @@ from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import PrivateEstimator
 from tacit.evaluation.rowlocal import register_rowwise
-from tacit.models.saving import register
+from tacit.models.registry import register
 
 __all__ = ["ESTIMATORS", "TAGS"]
 
@@ -37,4 +37,5 @@ TAGS: Mapping[str, type[PrivateEstimator]] = MappingProxyType(
 
 for _tag, _estimator in TAGS.items():
     register(_tag, _estimator, _estimator.released)
-    register_rowwise(_estimator, _estimator.predicts_from)
+    if _estimator.predicts_from:
+        register_rowwise(_estimator, _estimator.predicts_from)

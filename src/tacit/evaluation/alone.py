@@ -1,4 +1,4 @@
-"""What a model says of each row, from that row alone.
+"""The answer of a model for each row, computed from that row alone.
 
 A count over rows has sensitivity 1 only if a row more or less leaves the cells of all other rows as they
 are. A model that is called with all rows at once does not promise that: a product of matrices rounds a row
@@ -7,20 +7,20 @@ everybody, and code that nobody has read may do anything. Here a row's answer de
 that row, on the model and on public facts:
 
 * Models whose every part is in the closed table of :mod:`tacit.evaluation.rowlocal` are called with blocks of
-  :data:`BLOCK` rows, always so many, always in one memory layout, filled up with rows of zeros. Before
-  that, public random rows have to get the same answers, to the last bit, wherever in the block and
-  beside whichever others they stand. :data:`BLOCK` is a multiple of the tiles of matrix products,
-  whose edges are what rounds differently. Models that compute no products, such as trees, take longer
-  blocks.
+  exactly :data:`BLOCK` rows, in one memory layout, filled up with rows of zeros. Before that, public random
+  rows have to get the same answers, to the last bit, wherever in the block and beside whichever others
+  they stand. Matrix products are computed in tiles, and rows at the edge of a tile are rounded differently;
+  :data:`BLOCK` is a multiple of the size of a tile. Models that compute no products, such as trees, take
+  longer blocks.
 * Any other model is called with one row at a time, each row being answered by a copy of its own of the
   model as it was handed over, and with the generators of random numbers that a process shares as they were.
-  What a model keeps elsewhere (in its class, a module, a function, a file) cannot be copied: a model that
-  gives public rows other answers the second time is refused, and that no other remembers anything is an
-  assumption, :data:`FORGETFUL`, of the guarantee.
+  State that a model keeps elsewhere (in its class, a module, a function, a file) cannot be copied. A model
+  that gives public rows other answers the second time is refused; that all others keep no such state is an
+  assumption of the guarantee, :data:`FORGETFUL`.
 
-An error, a warning, an answer of another shape or type concerns the row that it comes from, which then has
-no answer (NaN). The row is found by halving the block, the other half replaced by zeros, so that the rest
-of the rows get the same answers as ever.
+A row for which the model raises, or gives an answer of another shape or type, has no answer (NaN), and no
+other row is affected: the failing row is found by halving the block, with zeros in place of the other half,
+so that all other rows get the answers they would have got without it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from threadpoolctl import ThreadpoolController
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.evaluation.rowlocal import parts_with_products
 
-__all__ = ["BLOCK", "FORGETFUL", "Asked", "Read", "called", "copied", "one_by_one", "silence"]
+__all__ = ["BLOCK", "FORGETFUL", "MatrixScorer", "Read", "called", "copied", "one_by_one", "silence"]
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -65,11 +65,12 @@ _LINE = 64
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question to a model: a ``method``, and how its output is read, as ``width`` numbers for each row.
+class MatrixScorer:
+    """Calls a ``method`` of a model with rows of a matrix, and reads ``width`` numbers for each row.
 
-    ``read(output, rows)`` takes each row by itself, and raises where there is not one answer per row.
-    ``frame`` makes what the model is given of a matrix of so many ``columns``, where that is no array.
+    ``read(output, rows)`` turns the method's output into numbers, each row by itself, and raises where there
+    is not one answer per row. ``frame`` makes a frame of a matrix of so many ``columns``, where the model
+    takes a frame and no array.
     """
 
     model: Any
@@ -126,7 +127,7 @@ class Asked:
             )  # fmt: skip
 
     def _answers(self, rows: Float64, model: Any) -> Float64 | None:
-        """What the model says of these rows, in an array of their own; None where that fails."""
+        """The model's answers for these rows, which it gets in an array of their own; None if it fails."""
         given = aligned(len(rows), self.columns)
         given[...] = rows
         handed = given if self.frame is None else self.frame(given)
@@ -173,7 +174,7 @@ class Asked:
 
 
 def called(model: Any, method: str, X: Any, read: Read, shape: tuple[int, int]) -> Float64 | None:
-    """What a model says of rows, read; None where it fails, whatever it fails with."""
+    """The output of a model's method for rows, read as numbers; None where the model fails in any way."""
     try:
         found = np.asarray(read(getattr(model, method)(X), shape[0]), dtype=np.float64)
     except KeyboardInterrupt:
@@ -184,7 +185,7 @@ def called(model: Any, method: str, X: Any, read: Read, shape: tuple[int, int]) 
 
 
 def one_by_one(model: Any, rows: int, width: int, ask: Callable[[Any, int], Float64 | None]) -> Float64:
-    """What ``ask(model, i)`` says of each row i, every one of them asked of a copy of the model."""
+    """``ask(model, i)`` for each row i, each time with another copy of the model."""
     found = np.full((rows, width), np.nan)
     another, back = _copies_of(model), _generators()
     for i in range(rows):
@@ -194,7 +195,7 @@ def one_by_one(model: Any, rows: int, width: int, ask: Callable[[Any, int], Floa
 
 
 def _copies_of(model: Any) -> Callable[[], Any]:
-    """What makes copies of a model: from its pickle, which is faster, or by ``deepcopy``."""
+    """A function that makes copies of a model: from its pickle, which is faster, or by ``deepcopy``."""
     try:
         stored = pickle.dumps(model, protocol=pickle.HIGHEST_PROTOCOL)
         if type(pickle.loads(stored)) is type(model):
@@ -205,7 +206,7 @@ def _copies_of(model: Any) -> Callable[[], Any]:
 
 
 def _generators() -> Callable[[], None]:
-    """What puts the generators that a process shares back to where they are now."""
+    """A function that puts the random generators of the process back to where they are now."""
     plain, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = getattr(sys.modules.get("torch"), "random", None)
     tensors = None if torch is None else torch.get_rng_state()
@@ -250,9 +251,9 @@ def _libraries() -> Any:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Whatever a model warns of depends on rows; sums by several threads depend on who comes first.
+    """Hide warnings, which depend on rows, and compute in one thread, so that sums have one order.
 
-    How many random numbers it draws from the generators of the process does not show afterwards.
+    Afterwards the random generators of the process are where they were, however much the model drew.
     """
     back = _generators()
     with (

@@ -1,4 +1,4 @@
-"""What noisy counts and sums say of a model: accuracy, AUROC, calibration, groups, errors.
+"""Figures from noisy counts and sums: accuracy, AUROC, calibration, groups, errors of a regression.
 
 Every function takes arrays whose last axis is a block of counts or sums; axes before it are repetitions,
 which is how intervals are found. Noise has mean zero and is independent between cells, so counts are never
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri, pdtrik
+
+from tacit.mechanisms import without_negatives
 
 __all__ = [
     "Figures",
@@ -53,7 +55,7 @@ def ratio(part: Array, whole: Array) -> Array:
 
 
 def binary(counts: Array, bins: int) -> Figures:
-    """Counts by score bin and true class, and the predictions they imply: above ½ is the second class.
+    """Figures for two classes from counts by score bin and true class; above ½ the second is predicted.
 
     AUROC counts a pair within one bin as half right, and a little more if by the counts of the bins beside
     one class grows there and the other falls: with densities that are straight across a bin, 1 + αs and
@@ -80,7 +82,10 @@ def binary(counts: Array, bins: int) -> Figures:
 
 
 def off_by(counts: Array, bins: int) -> Array:
-    """How many rows are predicted too high or too low, by ranges of five bins: a seminorm of the counts."""
+    """By how many rows observed and predicted positives differ, summed over ranges of five bins.
+
+    It is a seminorm of the counts, so errors in the counts obey the triangle inequality.
+    """
     cells = counts[..., : 2 * bins].reshape(*counts.shape[:-1], bins, 2)
     limits = edges(bins)
     expected = (limits[1:] + limits[:-1]) / 2 * cells.sum(axis=-1)
@@ -89,7 +94,7 @@ def off_by(counts: Array, bins: int) -> Array:
 
 
 def confidence_off_by(counts: Array, bins: int) -> Array:
-    """The same for confidences in bins of equal width."""
+    """As :func:`off_by`, for counts by confidence, in bins of equal width, and rightness."""
     cells = counts[..., : 2 * bins].reshape(*counts.shape[:-1], bins, 2)
     off = cells[..., 1] - (np.arange(bins) + 0.5) / bins * cells.sum(axis=-1)
     return np.asarray(np.abs(off).sum(axis=-1))
@@ -113,7 +118,10 @@ def reliability(counts: Array, bins: int) -> list[dict[str, float | None]]:
 
 
 def multiclass(confidence: Array | None, confusion: Array, classes: int, bins: int) -> Figures:
-    """Counts by confidence bin and rightness (if there are confidences), and by true and predicted class."""
+    """Figures for more classes, from counts by confidence bin and rightness, and by true and predicted class.
+
+    ``confidence`` is None for a model without probabilities.
+    """
     table = confusion[..., : classes**2].reshape(*confusion.shape[:-1], classes, classes)
     if confidence is None:
         right = np.trace(table, axis1=-2, axis2=-1)
@@ -169,14 +177,14 @@ def signed_root(values: Array) -> Array:
 
 
 def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Array]:
-    """A plausible truth behind a noisy block, and samples of other data from the same source.
+    """Counts that may be behind a noisy block, and samples of other data from the same source.
 
     Counts are Poisson around the nearest block without negatives and with the same total; sums are those of a
     Poisson number of rows, with the variance of |r|, r² and u that the sums imply, and the most that u² can
     have.
     """
     if counts:
-        truth = _without_negatives(block)
+        truth = without_negatives(block)
         drawn = np.ceil(pdtrik(uniforms, np.where(truth > 0, truth, 1.0)))
         return truth, np.where(truth > 0, np.maximum(drawn, 0.0), 0.0)
     truth = np.array(block)
@@ -194,7 +202,7 @@ def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Arr
 def interval(
     estimate: float, centre: float, draws: Array, confidence: float, limits: tuple[float, float]
 ) -> tuple[float, float]:
-    """Where a figure lies: the estimate less the quantiles of the simulated errors, within its limits."""
+    """The interval of a figure: its estimate less the quantiles of simulated errors, within its limits."""
     low, high = limits
     if np.isnan(estimate) or np.isnan(centre):
         return limits
@@ -207,11 +215,11 @@ def interval(
 
 
 def gap_interval(estimates: Array, centres: Array, draws: Array, confidence: float) -> tuple[float, float]:
-    """Where the gap between the largest and the smallest of several shares lies.
+    """The interval of the gap between the largest and the smallest of several shares.
 
     Each signed difference of two gets an interval, all of which hold at once (Bonferroni); the gap is at
-    least the largest lower end, and at most the largest upper one. Differences, unlike gaps, are not pushed
-    by noise.
+    least the largest lower end, and at most the largest upper one. Noise biases gaps upwards, but not
+    differences.
     """
     pairs = [(i, j) for i in range(len(estimates)) for j in range(i)]
     if not pairs:
@@ -228,7 +236,7 @@ def gap_interval(estimates: Array, centres: Array, draws: Array, confidence: flo
 
 
 def median_error(centre: float, draws: Array) -> float:
-    """By how much noise and sampling push a figure that cannot be negative, such as a gap, upwards."""
+    """The upward bias, by noise and sampling, of a figure that cannot be negative, such as a gap."""
     error = np.asarray(draws) - centre
     return float(np.nanmedian(error)) if np.isfinite(error).any() else 0.0
 
@@ -239,15 +247,6 @@ def _joined(bins: int) -> NDArray[np.intp]:
 
 def _shares(values: Array) -> list[float | None]:
     return [None if np.isnan(value) else float(np.clip(value, 0.0, 1.0)) for value in values]
-
-
-def _without_negatives(block: Array) -> Array:
-    """The nearest block without negatives and with the same total, or with none if that is negative."""
-    total = max(float(block.sum()), 0.0)
-    ordered = np.sort(block)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(block) + 1)
-    kept = np.flatnonzero(ordered > excess)
-    return np.maximum(block - excess[kept[-1]], 0.0) if len(kept) else np.zeros_like(block)
 
 
 def _except_first(values: Array) -> Array:

@@ -6,11 +6,14 @@ at random. Rounding is another matter: a product of matrices may round a row by 
 others, so the parts that use products are listed here and put to the test in
 :mod:`tacit.evaluation.alone`.
 
+scikit-learn's classes are listed here. This library's own classes are registered (:func:`register_rowwise`)
+by the package that defines them, and compute their products in one fixed order, so that they need no test.
+
 The walk goes through everything that a model holds, down to arrays and numbers, and knows each by its exact
-class. One part of another class (a subclass, be it of an array or a float, somebody's own estimator, a
-function, a method that was replaced on the object) and the model is not in the table.
-Nearest neighbours by brute force are not in it: what a distance, a product, is rounded to decides which
-neighbour is nearer, and the prediction, a vote, would not show to a test that it did.
+class. If one part is of another class (a subclass, be it of an array or a float, somebody's own estimator, a
+function, a method that was replaced on the object), the model is not in the table.
+Nearest neighbours by brute force are not in it: the rounding of a distance, which is a product, decides which
+neighbour is nearer, and a test of the predictions, which are votes, would not show that it did.
 """
 
 from __future__ import annotations
@@ -25,17 +28,12 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
 from tacit.data.preprocessor import Preprocessor
+from tacit.errors import InvalidValue
 
 __all__ = ["parts_with_products", "register_rowwise", "untouched"]
 
-_OWN: dict[type, tuple[str, ...]] = {Preprocessor: ()}
-"""Classes of this package, and the attributes that they predict from."""
-
-
-def register_rowwise(cls: type, attributes: Sequence[str]) -> None:
-    """List a class whose prediction for a row reads these attributes and that row alone, bit by bit."""
-    _OWN[cls] = tuple(attributes)
-
+_registered: dict[type[Any], tuple[str, ...]] = {}
+"""This library's own classes, each with the attributes that its answers are computed from."""
 
 _WITH_PRODUCTS = {
     "sklearn.linear_model": """
@@ -102,6 +100,19 @@ _HELD = {
 """Classes of other libraries that fitted models hold: arrays, names, curves, generators used in fitting."""
 
 
+def register_rowwise(cls: type[Any], attributes: Sequence[str]) -> None:
+    """Put a class of this library into the table; the estimators' registry does, and nobody else need.
+
+    Whoever registers a class vouches for it: its answer for a row is computed from that row and from the
+    ``attributes``, to the last bit, wherever the row stands and whatever stands beside it. The class is
+    matched exactly. A subclass, or an object on which a method was replaced, is not in the table.
+    """
+    if not isinstance(cls, type):
+        raise InvalidValue("cls", type(cls).__name__, "a class")
+    if _registered.setdefault(cls, tuple(attributes)) != tuple(attributes):
+        raise InvalidValue("attributes", list(attributes), f"{list(_registered[cls])}, as registered before")
+
+
 def parts_with_products(model: Any) -> list[Any] | None:
     """The parts of a model whose rounding has to be tested; None if the model is not in the table."""
     found: list[Any] = []
@@ -124,8 +135,8 @@ def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
     if _listed(kind, _HELD):
         stored = isinstance(value, np.ndarray) and value.dtype.kind == "O"
         return not stored or _walked(value.ravel().tolist(), found, seen)
-    if kind in _OWN:
-        held = [value.__dict__.get(name) for name in _OWN[kind]]
+    if kind in _registered:
+        held = [value.__dict__.get(name) for name in _registered[kind]]
         return untouched(value) and _walked(held, found, seen)
     if isinstance(value, BaseEstimator) or _listed(kind, _OTHERS):
         products = _listed(kind, _WITH_PRODUCTS)
@@ -192,3 +203,6 @@ def _settings(value: Any) -> Iterable[Any]:
         if name in ("kernel", "metric", "func", "inverse_func", "weights", "activation", "transform_func")
         and not (name == "func" and _only_checks(each))
     )
+
+
+register_rowwise(Preprocessor, ())

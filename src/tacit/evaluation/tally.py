@@ -1,13 +1,13 @@
-"""Tallies: what is counted of a model's predictions on hold-out rows, in blocks of fixed cells.
+"""Tallies: predictions on hold-out rows, counted in blocks of fixed cells.
 
-Each row falls into exactly one cell of every block, one cell of each being for rows that count nowhere. What
-the cells are is public; only :meth:`Task.measure` sees rows.
+Each row falls into exactly one cell of every block; one cell of each block takes the rows that no figure
+uses. The cells are public; only :meth:`Tally.measure` sees rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,11 @@ from tacit import _validate
 from tacit.data import given
 from tacit.errors import InvalidValue
 from tacit.evaluation import figures as made
-from tacit.evaluation.asking import Asking, Read
+from tacit.evaluation.scoring import Read, Scorer
 from tacit.randomness import Source
 from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
 
-__all__ = ["DRAWS", "Task", "task_of"]
+__all__ = ["DRAWS", "Tally", "tally_of"]
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -39,25 +39,25 @@ _CONFIDENCE_BINS = 10
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is counted: public facts alone."""
+class Tally:
+    """The cells that are counted, from public facts alone."""
 
     kind: str
     classes: tuple[Any, ...]
     bins: int
     scored: str
     """``"probability"``, ``"decision"``, or ``"none"`` where the model only predicts."""
-    groups_of: Mapping[str, tuple[Any, ...]]
+    groups: Mapping[str, tuple[Any, ...]]
     bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
     def outcomes(self) -> int:
-        """How many outcomes a group is counted by."""
+        """How many cells each group has: prediction × class for two classes, else wrong and right."""
         return 4 if self.kind == "two classes" else 2
 
     @property
     def blocks(self) -> dict[str, int]:
-        """The number of cells of each block, the last being for rows that count nowhere."""
+        """The number of cells of each block; the last cell takes the rows that no figure uses."""
         if self.kind == "regression":
             return {"sums": 6}
         if self.kind == "two classes":
@@ -65,7 +65,7 @@ class Task:
         else:
             confident = {"confidence": 2 * _CONFIDENCE_BINS + 1} if self.scored == "probability" else {}
             first = {**confident, "confusion": len(self.classes) ** 2 + 1}
-        by_group = {f"by {name}": len(each) * self.outcomes + 1 for name, each in self.groups_of.items()}
+        by_group = {f"by {name}": len(each) * self.outcomes + 1 for name, each in self.groups.items()}
         return {**first, **by_group}
 
     def sensitivity(self, relation: Relation, norm: int) -> float:
@@ -77,16 +77,16 @@ class Task:
         blocks = len(self.blocks)
         return histogram_sensitivity(relation, norm) * (blocks if norm == 1 else math.sqrt(blocks))
 
-    def asked(self, model: Any, bounds: Any = None) -> Asking:
-        """What a model is asked about each row, by what it is able to answer."""
+    def scorer(self, model: Any, bounds: Any = None) -> Scorer:
+        """How the model scores rows: by probabilities, decisions or predictions, whichever it has first."""
         if self.kind == "regression":
-            return Asking(model, "predict", 1, _numbers(1), bounds)
+            return Scorer(model, "predict", 1, _numbers(1), bounds)
         count = len(self.classes)
         if self.scored == "probability":
-            return Asking(model, "predict_proba", count, _numbers(count), bounds)
+            return Scorer(model, "predict_proba", count, _numbers(count), bounds)
         if self.scored == "decision":
-            return Asking(model, "decision_function", count, _numbers(count) if count > 2 else _odds, bounds)
-        return Asking(model, "predict", count, _votes(self.classes), bounds)
+            return Scorer(model, "decision_function", count, _numbers(count) if count > 2 else _odds, bounds)
+        return Scorer(model, "predict", count, _votes(self.classes), bounds)
 
     def measure(
         self,
@@ -98,13 +98,13 @@ class Task:
         public: bool,
         bounds: Any = None,
     ) -> tuple[Int64, dict[str, float]]:
-        """The exact vector; for public rows also the figures that bins and rounding would blur.
+        """The exact counts; for public rows also the figures that bins and rounding would make inexact.
 
-        Rows that are not to ``keep`` count nowhere at all: as one unit may have any number of them, not
-        even the cell for rows that fall nowhere may see them.
+        Rows that are not to ``keep`` are left out of every cell. A unit may have any number of them, so not
+        even the cell for unused rows may count them.
         """
         keep = np.ones(len(y), dtype=bool) if keep is None else keep
-        scores, valid = self.asked(model, bounds).scores(X, len(y), public)
+        scores, valid = self.scorer(model, bounds).scores(X, len(y), public)
         scores, valid = scores[keep], valid[keep]
         if self.kind == "regression":
             return self._sums(scores[:, 0], y[keep], valid, public)
@@ -129,7 +129,7 @@ class Task:
                 top = np.clip(np.nan_to_num(scores.max(axis=1, initial=0.0)), 0.0, 1.0)
                 place = np.clip(np.ceil(top * _CONFIDENCE_BINS).astype(np.int64) - 1, 0, _CONFIDENCE_BINS - 1)
                 vectors.insert(0, _counted(2 * place + outcome, valid, 2 * _CONFIDENCE_BINS))
-        for name, categories in self.groups_of.items():
+        for name, categories in self.groups.items():
             group = given.places(labels[name][keep], categories)
             cells = len(categories) * self.outcomes
             vectors.append(_counted(group * self.outcomes + outcome, valid & (group >= 0), cells))
@@ -153,21 +153,21 @@ class Task:
         return np.array([int(np.rint(each * _STEPS).astype(np.int64).sum()) for each in columns]), free
 
     def split(self, vector: Array) -> dict[str, Float64]:
-        """The blocks, over the last axis."""
+        """The blocks of a vector by name; axes before the last are repetitions."""
         ends = np.cumsum(list(self.blocks.values()))[:-1]
         scale = _STEPS if self.kind == "regression" else 1
         return dict(zip(self.blocks, np.split(vector / scale, ends, axis=-1), strict=True))
 
-    def with_total(self, vector: Array, rows: int) -> Array:
+    def with_total(self, vector: Array, population: int) -> Array:
         """The nearest vector whose blocks add up to a public number of rows."""
         if self.kind == "regression":
-            return np.array([rows * _STEPS, *vector[1:]])
+            return np.array([population * _STEPS, *vector[1:]])
         return np.concatenate(
-            [block + (rows - block.sum()) / len(block) for block in self.split(vector).values()]
+            [block + (population - block.sum()) / len(block) for block in self.split(vector).values()]
         )
 
     def figures(self, vector: Array) -> made.Figures:
-        """Every figure, over the last axis."""
+        """Every figure by name; axes before the last are repetitions."""
         blocks = self.split(vector)
         if self.kind == "regression":
             return made.regression(blocks["sums"], self.bounds[1] - self.bounds[0])
@@ -178,7 +178,7 @@ class Task:
         else:
             confident = blocks.get("confidence")
             found = made.multiclass(confident, blocks["confusion"], len(self.classes), _CONFIDENCE_BINS)
-        for name, categories in self.groups_of.items():
+        for name, categories in self.groups.items():
             found.update(made.group_figures(name, blocks[f"by {name}"], categories, self.outcomes))
         return found
 
@@ -189,7 +189,7 @@ class Task:
         return 0.0, self.bounds[1] - self.bounds[0] if self.kind == "regression" else 1.0
 
     def simulated(self, vector: Array, noise: Any, source: Source) -> tuple[Float64, Float64]:
-        """A plausible truth behind what was released, and releases from other rows of the same source."""
+        """Counts that may be behind the released ones, and simulated releases from other rows like these."""
         counts = self.kind != "regression"
         truths, samples = [], []
         for block in self.split(vector).values():
@@ -204,7 +204,10 @@ class Task:
         return np.concatenate(truths) * scale, drawn
 
     def off_by(self, vector: Array) -> Float64 | None:
-        """The calibration error times the number of rows: a norm, so errors obey the triangle inequality."""
+        """The calibration error times the number of rows, a seminorm of the counts.
+
+        None where the model has no probabilities.
+        """
         blocks = self.split(vector)
         if self.scored != "probability":
             return None
@@ -215,7 +218,7 @@ class Task:
     def intervals(
         self, vector: Array, values: Mapping[str, float], truth: Float64, drawn: Float64, confidence: float
     ) -> dict[str, tuple[float, float]]:
-        """Where each figure lies, from what was released and simulations of it."""
+        """The confidence interval of each figure, from the released vector and simulations of it."""
         own, centre, draws = (self.figures(each) for each in (vector, truth, drawn))
         found = {}
         for name, value in values.items():
@@ -227,7 +230,7 @@ class Task:
                 found[name] = math.sqrt(ends[0]), math.sqrt(ends[1])
             elif name.endswith(" gap"):
                 attribute, what = name.removesuffix(" gap").rsplit(": ", 1)
-                keys = [f"{attribute}={category}: {what}" for category in self.groups_of[attribute]]
+                keys = [f"{attribute}={category}: {what}" for category in self.groups[attribute]]
                 one, two, three = (np.array([each[key] for key in keys]) for each in (own, centre, draws))
                 found[name] = made.gap_interval(one, two, three, confidence)
             else:
@@ -241,9 +244,9 @@ class Task:
         return found
 
     def by_group(self, figures: Mapping[str, float | None]) -> dict[str, dict[str, dict[str, float | None]]]:
-        """The figures of groups, by name and category, and ``"gap"``."""
+        """The figures of groups by name and category, with the gap of each under ``"gap"``."""
         nested: dict[str, dict[str, dict[str, float | None]]] = {}
-        for name, categories in self.groups_of.items():
+        for name, categories in self.groups.items():
             parts = {str(category): f"{name}={category}: " for category in categories}
             parts["gap"] = f"{name}: "
             nested[name] = {
@@ -254,14 +257,21 @@ class Task:
         return nested
 
 
-def task_of(
-    model: Any, bins: int, groups_of: Mapping[str, Any], target_bounds: Any, y: Array, public: bool
-) -> Task:
-    """What will be counted, from the model and the parameters."""
+def tally_of(
+    model: Any,
+    bins: int,
+    groups: Mapping[str, Sequence[Any]],
+    target_bounds: Any,
+    public: Array | None = None,
+) -> Tally:
+    """The cells for a model and public parameters; ``groups`` are declared categories by name.
+
+    ``public`` are the targets where these are public: a regressor's bounds are taken from them.
+    """
     if is_regressor(model):
-        if groups_of:
-            raise InvalidValue("groups_of", sorted(groups_of), "left out for a regressor")
-        return Task("regression", (), 0, "none", {}, _bounds(target_bounds, y if public else None))
+        if groups:
+            raise InvalidValue("groups", sorted(groups), "left out for a regressor")
+        return Tally("regression", (), 0, "none", {}, _bounds(target_bounds, public))
     if not is_classifier(model):
         raise InvalidValue("model", type(model).__name__, "a fitted classifier or regressor")
     classes = getattr(model, "classes_", None)
@@ -278,13 +288,12 @@ def task_of(
         else "none"
     )
     declared = {}
-    for name, pair in groups_of.items():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not len(pair[1]):
-            example = "groups_of={'sex': (labels, ['Female', 'Male'])}."
-            raise InvalidValue(f"groups_of[{name!r}]", type(pair).__name__, "labels and categories", example)
-        declared[str(name)] = tuple(pair[1])
+    for name, categories in groups.items():
+        if isinstance(categories, str) or not len(categories):
+            raise InvalidValue(f"categories of {name!r}", categories, "a list of declared categories")
+        declared[str(name)] = tuple(categories)
     kind = "two classes" if len(classes) == 2 else "more classes"
-    return Task(kind, tuple(classes), bins, scored, declared)
+    return Tally(kind, tuple(classes), bins, scored, declared)
 
 
 def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:
@@ -301,7 +310,7 @@ def _bounds(stated: Any, public: Array | None) -> tuple[float, float]:
 
 
 def _numbers(width: int) -> Read:
-    """So many numbers for each row."""
+    """A reader of ``width`` numbers for each row."""
 
     def read(output: Any, rows: int) -> Float64:
         return given.real(np.ravel(output)).reshape(rows, width)
@@ -310,14 +319,14 @@ def _numbers(width: int) -> Read:
 
 
 def _odds(output: Any, rows: int) -> Float64:
-    """One decision for each row, as the probabilities of two classes whose odds it is the logarithm of."""
+    """One decision for each row, read as log-odds: the probabilities of two classes."""
     decision = given.real(np.ravel(output)).reshape(rows)
     above = np.where(np.isfinite(decision), expit(decision), np.nan)
     return np.column_stack([1 - above, above])
 
 
 def _votes(classes: tuple[Any, ...]) -> Read:
-    """A 1 for the class that is predicted; NaN where that is none of the classes."""
+    """A reader of predictions: 1 for the predicted class, 0 for the others; NaN for an unknown class."""
 
     def read(output: Any, rows: int) -> Float64:
         labels = output if isinstance(output, np.ndarray) else given.column("predictions", output)
@@ -328,5 +337,5 @@ def _votes(classes: tuple[Any, ...]) -> Read:
 
 
 def _counted(cells: Array, valid: Array, number: int) -> Int64:
-    """Rows by cell, those that are not valid in one more."""
+    """The number of rows in each cell, and in one more cell that of the rows that are not valid."""
     return np.bincount(np.where(valid, cells, number), minlength=number + 1).astype(np.int64)

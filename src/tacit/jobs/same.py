@@ -1,13 +1,13 @@
-"""Whether rows to test on are the rows that a model was fitted to.
+"""Whether the rows of a test are the rows that the model was fitted to.
 
-What is measured on the training rows has to be paid for by those who are in them: as public rows, or
-from the budget of others, they are refused. The rows are compared by content, as the model sees them,
-whatever the file is called and however it is packed, ordered, repeated or formatted.
+A measurement on the training rows has to be paid for from the budget of the people in them. As public rows,
+or from the budget of others, the training rows are refused. Rows are compared by content, as the model sees
+them, whatever the file is called and however it is packed, ordered, repeated or formatted.
 
-The comparison is for whoever runs the command, who holds both files, and keeps them from a mistake. It is no
-part of what is released: a refusal says that the private rows are exactly those of a file that was
-declared public, and so must not be shown to anybody who may not see the private rows. Rows that are
-merely some of the training rows, or changed in any value, are not found out.
+The comparison keeps the curator, who holds both files, from a mistake. A refusal is not a release: it says
+that the private rows are exactly those of a file that was declared public, and must not be shown to anybody
+who may not see the private rows. Some of the training rows alone, or training rows with a value changed,
+are not recognised.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["digest_of", "refusal", "refuse_same_file"]
 _PIECE = 1 << 20
 
 
-def refusal(test: str) -> InvalidValue:
-    """What is said of a test on the training rows."""
+def refusal(test: str, what: str = "rows") -> InvalidValue:
+    """The error about a test on the training rows."""
     return InvalidValue(
-        "--test", test, "other rows than the ones that the model is fitted to",
-        "What is measured on the training rows has to be paid for: use --test-epsilon alone.",
+        "test=", test, f"other {what} than the ones that the model is fitted to",
+        f"What is measured on the training {what} has to be paid for: use test_epsilon= alone.",
     )  # fmt: skip
 
 

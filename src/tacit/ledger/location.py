@@ -95,6 +95,10 @@ class Location:
             location=self.name,
         )
 
+    def absent(self) -> LedgerError:
+        """The error for a database without a ledger: a file that is there has lost it, or none was begun."""
+        return self.missing() if self.path is None else self.emptied()
+
     def emptied(self) -> LedgerCorrupted:
         """The error for an empty file where a ledger should be or begin."""
         return LedgerCorrupted(

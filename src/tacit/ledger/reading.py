@@ -58,7 +58,7 @@ def names(store: Store) -> tuple[str, ...]:
     """The datasets of the ledger, in alphabetical order."""
     with store.read() as connection:
         if not store.exists(connection):
-            raise store.location.missing()
+            raise store.location.absent()
         found = connection.scalars(sa.select(schema.datasets.c.name).order_by(schema.datasets.c.name))
         datasets = tuple(found)
     if not datasets:
@@ -242,7 +242,7 @@ def verify(store: Store, written_down: str | None = None) -> str:
     try:
         with store.read() as connection:
             if not store.exists(connection):
-                raise store.location.missing()
+                raise store.location.absent()
             if connection.dialect.name == "sqlite":
                 _check_file(connection)
             state = _read_state(connection)

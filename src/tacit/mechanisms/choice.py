@@ -30,7 +30,7 @@ def integer_noise(
     """Noise for integers of these ℓ1 and ℓ2 sensitivities: of the two that (ε, δ) allows, the smaller.
 
     >>> integer_noise(1, 1.0, 0.5, 0.0).event, integer_noise(100, 10.0, 0.5, 1e-6).event
-    (Pure(epsilon=0.5), ZeroConcentrated(rho=0.00397...))
+    (Pure(epsilon=0.5), ZeroConcentrated(rho=0.00664...))
     """
     laplace = DiscreteLaplace(l1, epsilon)
     if _validate.delta(delta) == 0:

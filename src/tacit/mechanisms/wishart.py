@@ -20,11 +20,12 @@ from tacit.mechanisms._base import Float64, Mechanism, normals, real_values
 class Wishart(Mechanism):
     """The difference of two Wishart matrices on a symmetric matrix.
 
-    ``sensitivity`` bounds the distance of neighbours in the trace norm, the sum of the absolute values of the
-    eigenvalues of their difference: for Σ zzᵀ with ‖z‖² ≤ s it is s if a row is added, 2s if one is replaced.
+    ``sensitivity`` bounds the distance of neighbours in the trace norm, the sum of the absolute values of
+    the eigenvalues of their difference: for Σ zzᵀ with ‖z‖² ≤ s it is s if a row is added, and 2s if one is
+    replaced.
 
-    Guarantee: ε-differential privacy, ``events.Pure(epsilon)``, by this proof of our own. Let p be the size of
-    the matrix, and W₁, W₂ independent with density ∝ e^{−r·tr W} on the positive semidefinite matrices:
+    Guarantee: ε-differential privacy, ``events.Pure(epsilon)``, by this proof of our own. Let p be the size
+    of the matrix, and W₁, W₂ independent with density ∝ e^{−r·tr W} on the positive semidefinite matrices:
     Wishart with p + 1 degrees of freedom and scale I/2r. Then E = W₁ − W₂ has the density
     f(E) ∝ e^{−r·tr E} ∫ e^{−2r·tr W} dW over all W ⪰ 0 with W ⪰ −E. If P ⪰ 0, that set is no smaller for
     E + P, so f(E + P) ≥ e^{−r·tr P} f(E); and since f is even, f(E) = f(−E) ≥ e^{−r·tr P} f(−E − P) =

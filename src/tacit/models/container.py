@@ -36,7 +36,7 @@ _PATH = str | os.PathLike[str]
 
 
 class Reading:
-    """Whatever goes wrong with the content of a file is said in one way."""
+    """A context in which whatever is wrong with the content of a file is reported as ModelUnreadable."""
 
     def __init__(self, path: _PATH) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Reading:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, Exception) and not isinstance(error, ModelUnreadable):
             told = f": {error}" if isinstance(error, TacitError) else ""
-            problem = f"{os.fspath(self.path)!r} is not a whole model file{told:.300}."
+            problem = f"{os.fspath(self.path)!r} is not a sound model file{told:.300}."
             raise ModelUnreadable(problem, "Get it again, or save the model again.", path=self.path) from None
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Description", "Weight"]
+__all__ = ["CONFIDENCE", "Description", "Weight", "numbered"]
+
+CONFIDENCE = 0.95
+"""The level of the intervals of weights."""
+
+
+def numbered(width: int) -> tuple[str, ...]:
+    """Names of features that have none: ``feature 0``, ``feature 1`` …"""
+    return tuple(f"feature {place}" for place in range(width))
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,8 @@ class Weight:
 class Description:
     """What reports, ``tacit inspect`` and the command line may say of a fitted model.
 
-    Whatever is fitted has a method ``describe()`` that returns one of these; nobody asks for its class. All of
-    it is public or was released.
+    Whatever is fitted has a method ``describe()`` that returns one of these, so that nobody has to ask for
+    its class. All of it is public or was released.
     """
 
     title: str
@@ -39,6 +48,14 @@ class Description:
     classes: tuple[Any, ...] = ()
     """The classes there may be; none for a regression."""
     weights: tuple[Weight, ...] = ()
-    """Released coefficients, the largest first."""
+    """Released coefficients, the largest first; intervals have the level :data:`CONFIDENCE`."""
     tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Names and shapes of the parameters of a network."""
+    run: tuple[tuple[str, str], ...] = ()
+    """How a network was trained, as pairs of words."""
+
+    def named(self, features: Sequence[str]) -> Description:
+        """The same with names for features that were only numbered."""
+        names = dict(zip(numbered(len(features)), features, strict=True))
+        weights = (replace(one, feature=names.get(one.feature, one.feature)) for one in self.weights)
+        return replace(self, weights=tuple(weights))

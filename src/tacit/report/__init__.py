@@ -9,10 +9,10 @@ from tacit.report.planning import (
     ACCOUNTANTS,
     Comparison,
     EpochSpend,
-    TrainingPlan,
+    TrainingCost,
     compare_accountants,
-    plan_training,
     rounded_up,
+    training_cost,
 )
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "Comparison",
     "EpochSpend",
     "Section",
-    "TrainingPlan",
+    "TrainingCost",
     "compare_accountants",
-    "plan_training",
     "render",
     "rounded_up",
+    "training_cost",
 ]

@@ -7,43 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from scipy.special import ndtri
-
 from tacit.data.preprocessor import Preprocessor
-from tacit.errors import InvalidValue
-from tacit.evaluation.evaluate import Evaluation
+from tacit.errors import TacitError
+from tacit.evaluation import Evaluation, evaluations_of
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
+from tacit.models.description import Description
+from tacit.models.fitted import description_of, guarantee_of, last_step
 from tacit.report.membership import Tradeoff, in_words
 
-__all__ = ["Coefficient", "Facts", "Spending"]
-
-CONFIDENCE = 0.95
-"""Of the intervals of coefficients."""
-TITLES = {
-    "LogisticRegression": "logistic regression",
-    "LinearSVC": "linear support vector classifier",
-    "LinearRegression": "linear regression",
-    "Ridge": "ridge regression",
-}
-
-
-@dataclass(frozen=True)
-class Coefficient:
-    """One coefficient, with the interval that includes the privacy noise, if the model has one."""
-
-    output: str
-    feature: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def label(self) -> str:
-        """The feature, and the class where there are several."""
-        return f"{self.feature} → {self.output}" if self.output else self.feature
-
+__all__ = ["Facts", "Spending"]
 
 @dataclass(frozen=True)
 class Spending:
@@ -77,24 +50,25 @@ class Facts:
     """What can be said of a fitted model without any data."""
 
     name: str
-    estimator: Any
+    model: Any
+    """The estimator, without the pipeline around it, or the network."""
+    description: Description
     preprocessor: Preprocessor | None
     guarantee: Guarantee
     evaluations: tuple[Evaluation, ...] = field(default=())
 
     @classmethod
     def of(cls, model: Any, name: str = "model") -> Facts:
-        """The facts about a fitted estimator, a pipeline of a preprocessor and one, or a trained network."""
-        if hasattr(model, "made_of") and isinstance(model.guarantee_, Guarantee):
-            tests = tuple(Evaluation.from_dict(one) for one in model.evaluations)
-            return cls(name, model, None, model.guarantee_, tests)
-        steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-        estimator = steps[-1]
-        guarantee = getattr(estimator, "guarantee_", None)
-        if not isinstance(guarantee, Guarantee) or not hasattr(estimator, "coef_"):
-            raise InvalidValue("model", type(estimator).__name__, "a fitted linear model with its guarantee_")
-        first = steps[0] if isinstance(steps[0], Preprocessor) else None
-        return cls(name, estimator, first, guarantee, tuple(getattr(model, "evaluations_", ())))
+        """The facts about whatever was fitted: an estimator, a pipeline that ends in one, or a network."""
+        first = model.steps[0][1] if hasattr(model, "steps") else None
+        return cls(
+            name,
+            last_step(model),
+            description_of(model),
+            first if isinstance(first, Preprocessor) else None,
+            guarantee_of(model),
+            evaluations_of(model),
+        )
 
     @property
     def private(self) -> bool:
@@ -102,17 +76,9 @@ class Facts:
         return math.isfinite(self.guarantee.epsilon)
 
     @property
-    def network(self) -> Any:
-        """The model, if it is a network, else None."""
-        return self.estimator if hasattr(self.estimator, "made_of") else None
-
-    @property
-    def title(self) -> str:
-        """What the model is, in a few words."""
-        if self.network is not None:
-            return str(self.network.title)
-        kind = TITLES.get(type(self.estimator).__name__, type(self.estimator).__name__)
-        return kind if self.preprocessor is None else f"{kind} of {self.preprocessor.target}"
+    def is_network(self) -> bool:
+        """Whether the model consists of the tensors of a network."""
+        return bool(self.description.tensors)
 
     @cached_property
     def attack(self) -> Tradeoff:
@@ -124,44 +90,14 @@ class Facts:
         """The guarantee in plain words."""
         return in_words(self.guarantee, self.attack)
 
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """The classes there may be; none for a regression."""
-        return tuple(getattr(self.estimator, "classes_", ()))
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The names of the features."""
-        if self.preprocessor is not None:
-            return self.preprocessor.features.names
-        names = getattr(self.estimator, "feature_names_in_", None)
-        width = np.atleast_2d(self.estimator.coef_).shape[1]
-        return (
-            tuple(f"feature {place}" for place in range(width)) if names is None else tuple(map(str, names))
-        )
-
-    def coefficients(self) -> list[Coefficient]:
-        """Every coefficient, the largest first."""
-        values = np.atleast_2d(self.estimator.coef_)
-        low, high = self._intervals(values)
-        outputs = [str(label) for label in self.classes] if len(values) > 1 else [""]
-        found = [
-            Coefficient(
-                output,
-                feature,
-                float(values[i, j]),
-                None if low is None else float(low[i, j]),
-                None if high is None else float(high[i, j]),
-            )
-            for i, output in enumerate(outputs)
-            for j, feature in enumerate(self.features)
-        ]
-        return sorted(found, key=lambda one: -abs(one.value))
-
-    def _intervals(self, values: Any) -> tuple[Any, Any]:
-        """Values less and plus so many standard errors, which include the privacy noise."""
-        errors = getattr(self.estimator, "coef_error_", None)
-        if errors is None:
-            return None, None
-        width = ndtri((1 + CONFIDENCE) / 2) * np.asarray(errors, dtype=float).reshape(values.shape)
-        return values - width, values + width
+    @cached_property
+    def planned(self) -> tuple[str, ...]:
+        """What the plan of the fit said, from public facts alone; nothing where it would differ now."""
+        if not hasattr(self.model, "plan") or not self.private:
+            return ()
+        features = getattr(self.model, "n_features_in_", 1)
+        try:
+            plan = self.model.plan(features if self.preprocessor is None else self.preprocessor.features)
+        except TacitError:
+            return ()
+        return tuple(plan.notes) if plan.event == self.guarantee.event else ()

@@ -1,8 +1,9 @@
-"""What a guarantee means to somebody who wants to know whether a person was in the data.
+"""What a guarantee means for membership attacks, which ask whether a person was in the data.
 
-A guarantee with all its (ε, δ(ε)) bounds every test that tells a model fitted with a person from one fitted
-without: with false alarms α, it misses a share of at least β(α) = max over ε of 1 − δ − e^ε·α and
-e^{−ε}·(1 − δ − α) (Wasserman and Zhou 2010; Dong, Roth and Su 2022). No attack, whatever it knows, is better.
+A guarantee holds for many pairs (ε, δ(ε)) at once, and each pair bounds every test that tells a model fitted
+with a person from one fitted without: a test with a share α of false alarms misses a share of at least β(α),
+the maximum over ε of 1 − δ − e^ε·α and e^{−ε}·(1 − δ − α) (Wasserman and Zhou 2010; Dong, Roth and Su 2022).
+No attack, whatever it knows, lies below this trade-off curve.
 
 >>> from tacit import events
 >>> attack = Tradeoff.of(Guarantee(1.0, 0.0, events.Pure(1.0)))
@@ -28,7 +29,7 @@ POINTS = 24
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """Errors of the best membership attack, from promises (ε, δ) that all hold."""
+    """The trade-off curve of the best membership attack, from pairs (ε, δ) that all hold."""
 
     promises: tuple[tuple[float, float], ...]
 
@@ -66,7 +67,7 @@ class Tradeoff:
         return min(1.0, max(0.0, *bounds))
 
     def power(self, false_alarms: float) -> float:
-        """The largest share that an attack finds with so many false alarms."""
+        """The largest share of those in the data that an attack finds with this share of false alarms."""
         return 1 - self.missed(false_alarms)
 
     def curve(self, points: int = 201) -> tuple[Sequence[float], Sequence[float]]:
@@ -76,9 +77,9 @@ class Tradeoff:
 
 
 def odds(guarantee: Guarantee, prior: float = 0.5) -> float:
-    """How sure somebody can become that a person was in the data, who was sure to this degree before.
+    """The largest probability, after seeing the model, that a person was in the data, if it was ``prior``.
 
-    Bayes: ε multiplies the odds by e^ε at most, apart from the probability δ.
+    By Bayes' rule the model multiplies the odds by e^ε at most, apart from the probability δ.
 
     >>> from tacit import events
     >>> round(odds(Guarantee(1.0, 0.0, events.Pure(1.0))), 3)
@@ -97,21 +98,21 @@ def in_words(guarantee: Guarantee, attack: Tradeoff) -> list[str]:
     change = "leave it out" if guarantee.relation == "add_remove" else "replace it by any other"
     apart = f", apart from a probability of δ = {guarantee.delta:g}" if guarantee.delta else ""
     words = [
-        f"Take {whom}, and {change}: every model that could come out is at most "
-        f"e^ε = {rounded_up(_exp(guarantee.epsilon), 3)} times more or less likely than before{apart}. This "
-        "holds for whatever is done with the model, by anybody, with any other knowledge and at any time.",
-        "So whoever thinks it as likely as not that somebody was in the data, and then studies the model, "
-        f"can become {percent_up(odds(guarantee))} sure of it at most{apart}; where nothing leaks they stay "
-        "at 50%. An attack that is wrong about 1% of those who were not in the data recognises at most "
-        f"{percent_up(attack.power(0.01))} of those who were; with 10% wrong, at most "
-        f"{percent_up(attack.power(0.1))}. Guessing finds 1% and 10%.",
-        "It is not promised that nothing is learnt about people as a whole: what the model says of everybody "
-        "like you it says whether or not you were in the data. Nor is anything promised about what was "
+        f"Take {whom}, and {change}: the probability of every possible model changes by a factor of "
+        f"at most e^ε = {rounded_up(_exp(guarantee.epsilon), 3)}{apart}. This holds for whatever is done "
+        "with the model, by anybody, with any other knowledge and at any time.",
+        "So somebody who thinks it as likely as not that a person was in the data, and then studies the "
+        f"model, can become at most {percent_up(odds(guarantee))} sure of it{apart}; if the model told "
+        "nothing, they would stay at 50%. An attack with 1% of false alarms, about people who were not in "
+        f"the data, recognises at most {percent_up(attack.power(0.01))} of those who were; with 10% of false "
+        f"alarms, at most {percent_up(attack.power(0.1))}. Random guessing recognises 1% and 10%.",
+        "The guarantee does not say that nothing is learnt about people as a whole: what the model says of "
+        "everybody like you, it says whether or not you were in the data. Nor does it cover what was "
         "released elsewhere from the same data; a ledger adds that up.",
     ]
     if guarantee.noise == "seeded":
         words.insert(
-            0, "THE NOISE OF THIS MODEL WAS SEEDED, for a test. Whoever knows the seed can take it away."
+            0, "THE NOISE OF THIS MODEL WAS SEEDED, for a test. Whoever knows the seed can remove the noise."
         )
     return words
 

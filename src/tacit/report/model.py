@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tacit.errors import TacitError
-from tacit.evaluation.evaluate import Evaluation
+from tacit.evaluation import Evaluation
 from tacit.guarantee import Guarantee, ceiling
-from tacit.report.facts import CONFIDENCE, Facts, Spending
+from tacit.models.description import CONFIDENCE
+from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.page import Section, render
 
@@ -47,10 +47,14 @@ def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence
         *_utility(facts),
         *_groups(facts),
         _against_epsilon(facts, others),
-        *(_linear(facts) if facts.network is None else _network(facts)),
+        *_weights(facts),
+        *_origin(facts),
+        *_network(facts),
+        *_list(facts),
     ]
-    lead = f"A private {facts.title}, {facts.name}: what it promises, what it cost, and how good it is."
-    return render(_capital(facts.title), lead, sections)
+    title = facts.description.title
+    lead = f"A private {title}, {facts.name}: what it promises, what it cost, and how good it is."
+    return render(_capital(title), lead, sections)
 
 
 def _promise(facts: Facts) -> list[Section]:
@@ -80,31 +84,33 @@ def _promise(facts: Facts) -> list[Section]:
     curves = {"the stated ε and δ alone": stated.curve(), "all that is known of the event": attack.curve()}
     drawn = plots.attack_figure(curves, [(rate, attack.missed(rate)) for rate in MARKS])
     about = (
-        "Somebody has the model and wants to know whether a person was in the data. Every way to decide "
-        "makes two kinds of errors: it says so wrongly, or it misses. No way lies below the curve. It "
-        "follows from the noise alone, and holds even for somebody who knows all other rows."
+        "An attacker has the model and wants to know whether a certain person was in the data. Every attack "
+        "makes two kinds of errors: false alarms, about people who were not in the data, and misses, about "
+        "people who were. The curve is the trade-off between them: at a given share of false alarms, no "
+        "attack misses fewer. It follows from the noise alone, and holds even for an attacker who knows all "
+        "other rows."
     )
     rates = [[f"{rate:.1%}", percent_up(attack.power(rate)), f"{rate:.1%}"] for rate in (0.001, *MARKS, 0.5)]
     best = Section(
         "The best attack there can be",
         [about],
-        table=(("false alarms", "finds at most", "guessing finds"), rates),
+        table=(("false alarms", "an attack finds at most", "guessing finds"), rates),
         figure=plots.embedded(drawn),
-        figure_text="Least share that an attack misses, against its share of false alarms.",
+        figure_text="The smallest share that an attack can miss, against its share of false alarms.",
     )
     return [promise, in_numbers, *_profile(facts), best]
 
 
 def _profile(facts: Facts) -> list[Section]:
-    """For a network, whose noise is Gaussian: the other pairs of ε and δ that its run promises too."""
-    if facts.network is None:
+    """For a network, whose noise is Gaussian: the other pairs of ε and δ that hold as well."""
+    if not facts.is_network:
         return []
     from tacit.report import plots
 
     points = facts.attack.profile
     about = (
-        "ε and δ are one point of a curve: with a smaller δ in mind a larger ε holds, and the other way "
-        "round. All points hold together."
+        "The stated ε and δ are one point of a curve: for a smaller δ the guarantee holds with a larger ε, "
+        "for a larger δ with a smaller ε. All points hold at once."
     )
     drawn = plots.profile_figure(points, (facts.guarantee.epsilon, facts.guarantee.delta))
     return [
@@ -115,7 +121,7 @@ def _profile(facts: Facts) -> list[Section]:
 
 
 def _charged(facts: Facts, spending: Sequence[Spending]) -> list[Section]:
-    paid = [f"The {'fit' if facts.network is None else 'run'}: {_price(facts.guarantee)}."]
+    paid = [f"The {'run' if facts.is_network else 'fit'}: {_price(facts.guarantee)}."]
     for one in facts.evaluations:
         cost = "free, on rows declared public" if one.guarantee is None else _price(one.guarantee)
         paid.append(f"{_capital(one.label)}: {cost}.")
@@ -142,17 +148,17 @@ def _price(guarantee: Guarantee) -> str:
 def _utility(facts: Facts) -> list[Section]:
     from tacit.report import plots
 
-    heading, planned = "How good it is", _planned(facts)
-    expected = [f"Expected, known before any row was read: {planned}."] if planned else []
+    heading, planned = "How good it is", "; ".join(facts.planned)
+    expected = [f"Planned, before any row was read: {planned}."] if planned else []
     if not facts.evaluations:
         how = (
-            "tacit fit --test rows.csv --test-epsilon 0.2, or tacit.evaluate"
-            if facts.network is None
-            else "tacit train --test others.npz --test-epsilon 0.2"
+            "tacit train --test others.npz --test-epsilon 0.2"
+            if facts.is_network
+            else "tacit fit --test rows.csv --test-epsilon 0.2, or tacit.evaluate"
         )
         missing = (
-            "Measured: nothing. The model was not tested on other rows. To do so costs budget where they are "
-            f"private: {how}."
+            "Measured: nothing. The model was not tested on other rows. A test on private rows costs budget: "
+            f"{how}."
         )
         return [Section(heading, [*expected, missing])]
     sections = []
@@ -160,12 +166,12 @@ def _utility(facts: Facts) -> list[Section]:
         names = [*(name for name in FIGURES if name in one.figures)]
         names += [name for name in one.figures if name not in names and ":" not in name]
         where, noisy = ("public rows", "") if one.guarantee is None else (
-            f"private rows, charged with {_price(one.guarantee)}", ", privacy noise included"
+            f"private rows, charged with {_price(one.guarantee)}", "; the privacy noise is included"
         )  # fmt: skip
         measured = (
-            f"Measured on {where}, to which the model was not fitted. The intervals hold what the figures "
-            f"would be on many more rows of the same kind, each with {one.confidence:.0%} confidence{noisy}."
-            f"{_baseline(one)}"
+            f"Measured on {where}, to which the model was not fitted. Each interval contains, with "
+            f"{one.confidence:.0%} confidence, the value of the figure on the population that the rows are a "
+            f"sample of{noisy}.{_baseline(one)}"
         )
         meanings = "; ".join(f"{name}: {FIGURES[name]}" for name in names if name in FIGURES)
         rows = [[name, _number(one.figures[name]), _ends(one.intervals[name])] for name in names]
@@ -182,20 +188,8 @@ def _utility(facts: Facts) -> list[Section]:
     return sections
 
 
-def _planned(facts: Facts) -> str:
-    """What the plan of the fit said, which rests on public facts alone; nothing if it says otherwise now."""
-    if not hasattr(facts.estimator, "plan") or not facts.private:
-        return ""
-    known = None if facts.preprocessor is None else facts.preprocessor.features
-    try:
-        plan = facts.estimator.plan(len(facts.features) if known is None else known)
-    except TacitError:
-        return ""
-    return "; ".join(plan.notes) if plan.event == facts.guarantee.event else ""
-
-
 def _baseline(one: Evaluation) -> str:
-    """How often the more frequent class alone would be right, from what was released already."""
+    """How often a constant prediction of the most frequent class would be right, from released counts."""
     if one.reliability:
         known = [line for line in one.reliability if line["observed"] is not None]
         total = sum(float(line["count"] or 0.0) for line in known)
@@ -208,12 +202,12 @@ def _baseline(one: Evaluation) -> str:
         return ""
     if not 0 < share <= 1:
         return ""
-    return f" Always to say the most frequent class would be right for about {share:.0%}."
+    return f" A constant prediction of the most frequent class would be right for about {share:.0%} of rows."
 
 
 def _groups(facts: Facts) -> list[Section]:
     sections = [_group(one, facts, column) for one in facts.evaluations for column in one.groups]
-    about = "A small group has a wide interval: its rows are few, and the noise is that of any other group."
+    about = "A small group has a wide interval: it has few rows, and its counts have as much noise as any."
     return [replace(sections[0], paragraphs=[about]), *sections[1:]] if sections else []
 
 
@@ -272,20 +266,18 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
             figure_text=f"{name} against ε",
         )
     alone = (
-        "Fewer than two models were tested, so there is no curve. Others cost budget of their own, to fit "
-        "and to test; tacit report --compare other.tacit draws them beside this one."
+        "Fewer than two models were tested, so there is no curve. Each further model costs budget of its "
+        "own, to fit and to test; tacit report --compare other.tacit draws them beside this one."
     )
     return Section(heading, [alone])
 
 
-def _linear(facts: Facts) -> list[Section]:
-    return [_weights(facts), _origin(facts), _list(facts)]
-
-
-def _weights(facts: Facts) -> Section:
+def _weights(facts: Facts) -> list[Section]:
     from tacit.report import plots
 
-    found = facts.coefficients()
+    found, classes = facts.description.weights, facts.description.classes
+    if not found:
+        return []
     top = found[:MOST_BARS]
     ends = [(one.low, one.high) for one in top if one.low is not None and one.high is not None]
     drawn = plots.coefficient_figure(
@@ -295,58 +287,66 @@ def _weights(facts: Facts) -> Section:
         f"The {len(top)} largest of {len(found)} coefficients",
     )
     several = len({one.output for one in found}) > 1
-    label = "the class" if several else str(facts.classes[-1]) if facts.classes else ""
-    kind = "log-odds" if hasattr(facts.estimator, "predict_proba") else "score"
+    label = "the class" if several else str(classes[-1]) if classes else ""
+    kind = "log-odds" if hasattr(facts.model, "predict_proba") else "score"
     scale = " A category counts 1 where it applies; a number runs from −1 to 1 between its declared bounds."
     about = (
-        f" The {CONFIDENCE:.0%} intervals include the privacy noise; of {len(found)}, about "
-        f"{math.ceil(len(found) * (1 - CONFIDENCE))} may miss."
+        f" The {CONFIDENCE:.0%} intervals include the privacy noise; about "
+        f"{math.ceil(len(found) * (1 - CONFIDENCE))} of the {len(found)} may miss the true coefficient."
         if ends
-        else " Intervals are not available for this model (tacit fit --intervals buys some); small "
+        else " Intervals are not available for this model (tacit fit --interval-share buys some); small "
         "coefficients may be noise."
     )
     what = f"the {kind} of {label}" if label else "the prediction"
-    return Section(
-        "Coefficients",
-        [f"What each feature adds to {what}.{scale if facts.preprocessor else ''}{about}"],
-        figure=plots.embedded(drawn),
-        figure_text="The largest coefficients as bars.",
-    )
-
-
-def _origin(facts: Facts) -> Section:
-    if facts.preprocessor is None:
-        return Section("What it was made from", [f"{_counted(len(facts.features), 'feature')}."])
-    lines = [[line] for line in facts.preprocessor.describe().splitlines()]
-    return Section(
-        "What it was made from",
-        ["What is done with each column follows from the schema, and from no row."],
-        table=(("column",), lines),
-    )
-
-
-def _network(facts: Facts) -> list[Section]:
-    """How a network was trained and what is in it; its weights are in the file."""
-    network = facts.network
-    shapes = [[name, " × ".join(map(str, shape)) or "1"] for name, shape in network.tensors.items()]
-    run = [list(each) for each in network.run]
-    about = "Each step adds up clipped gradients, one for each example, and adds noise; nothing else is kept."
     return [
-        *([Section("The run", [about], table=(("", ""), run))] if run else []),
-        Section("What it is", table=(("", ""), [list(each) for each in network.made_of])),
-        Section("What was trained", table=(("parameter", "shape"), shapes)),
+        Section(
+            "Coefficients",
+            [f"What each feature adds to {what}.{scale if facts.preprocessor else ''}{about}"],
+            figure=plots.embedded(drawn),
+            figure_text="The largest coefficients as bars.",
+        )
     ]
 
 
-def _list(facts: Facts) -> Section:
-    found = facts.coefficients()
+def _origin(facts: Facts) -> list[Section]:
+    if facts.is_network:
+        return []
+    heading = "What it was made from"
+    if facts.preprocessor is None:
+        number = getattr(facts.model, "n_features_in_", None)
+        return [] if number is None else [Section(heading, [f"{_counted(number, 'feature')}."])]
+    lines = [[line] for line in facts.preprocessor.describe().splitlines()]
+    about = "What is done with each column follows from the schema, and from no row."
+    return [Section(heading, [about], table=(("column",), lines))]
+
+
+def _network(facts: Facts) -> list[Section]:
+    """Settings and the run, where the model tells of them, and the shapes of a network's tensors."""
+    described = facts.description
+    shapes = [[name, " × ".join(map(str, shape)) or "1"] for name, shape in described.tensors]
+    run, settings = [list(each) for each in described.run], [list(each) for each in described.facts]
+    about = (
+        "Each step adds up the clipped per-example gradients and adds noise; nothing else that depends on "
+        "the examples is kept."
+    )
+    return [
+        *([Section("The run", [about], table=(("", ""), run))] if run else []),
+        *([Section("What it is", table=(("", ""), settings))] if settings else []),
+        *([Section("What was trained", table=(("parameter", "shape"), shapes))] if shapes else []),
+    ]
+
+
+def _list(facts: Facts) -> list[Section]:
+    found = facts.description.weights
+    if not found:
+        return []
     bounded = any(one.low is not None for one in found)
     rows = []
     for one in found:
         interval = "" if one.low is None or one.high is None else _ends((one.low, one.high))
         rows.append([one.label, _number(one.value), *([interval] if bounded else [])])
     header = ("feature", "coefficient", *(("interval",) if bounded else ()))
-    return Section("All coefficients, the largest first", table=(header, rows))
+    return [Section("All coefficients, the largest first", table=(header, rows))]
 
 
 def _capital(text: str) -> str:

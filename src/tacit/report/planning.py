@@ -1,8 +1,9 @@
 """What a plan costs before any data are touched: a training run, or one step repeated.
 
->>> plan = plan_training(population=60_000, batch_size=256, epochs=1, noise_multiplier=1.0, delta=1e-5)
->>> plan.steps, rounded_up(plan.epsilon, 3)
-(235, '0.394')
+>>> plan = Plan(population=60_000, batch_size=256, epochs=1, noise_multiplier=1.0, delta=1e-5)
+>>> cost = training_cost(plan)
+>>> plan.steps, rounded_up(cost.epsilon, 3)
+(234, '0.393')
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from decimal import Context, Decimal
 from typing import Any
 
 from tacit import _validate, accounting, events
-from tacit.errors import InvalidValue, UnsupportedEvent
+from tacit.errors import UnsupportedEvent
 from tacit.guarantee import ceiling
-from tacit.relations import Relation, norm_sensitivity
+from tacit.relations import Relation
+from tacit.training.plan import Plan
 
 __all__ = [
     "ACCOUNTANTS",
     "Comparison",
     "EpochSpend",
-    "TrainingPlan",
+    "TrainingCost",
     "compare_accountants",
-    "plan_training",
     "rounded_up",
+    "training_cost",
 ]
 
 ACCOUNTANTS = {
@@ -43,7 +45,7 @@ ROWS = 20
 POINTS = 30
 
 Say = Callable[[str], None]
-"""Told what is being computed, for whoever shows progress."""
+"""Called with what is being computed, to show progress."""
 
 
 def rounded_up(value: float, digits: int = 5) -> str:
@@ -70,33 +72,19 @@ class EpochSpend:
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
-    """What a DP-SGD run costs: Gaussian noise on clipped sums of Poisson-sampled batches.
+class TrainingCost:
+    """What the run of a :class:`tacit.training.Plan` costs, by epoch and by accountant.
 
-    ``target`` is the ε asked for, if any, and ``epsilon`` what the plan spends. ``spend`` has at
-    most about 20 epochs of the run; ``accountants`` the ε of the whole run by each of them.
+    ``target`` is the ε that was asked for, None where the noise was given, and ``epsilon`` is the ε that
+    the run spends by the tightest accountant. ``spend`` has at most about 20 epochs of the run;
+    ``accountants`` has the ε of the whole run by each accountant.
     """
 
-    population: int
-    batch_size: int
-    epochs: int
-    delta: float
-    relation: Relation
-    noise_multiplier: float
+    plan: Plan
     target: float | None
     epsilon: float
     spend: tuple[EpochSpend, ...]
     accountants: dict[str, float]
-
-    @property
-    def sampling_rate(self) -> float:
-        """The probability with which each unit enters each batch."""
-        return self.batch_size / self.population
-
-    @property
-    def steps(self) -> int:
-        """⌈epochs · population / batch_size⌉: rounded up, so no unit is seen too rarely."""
-        return _steps(self.epochs, self.population, self.batch_size)
 
     @property
     def slack(self) -> float | None:
@@ -106,17 +94,27 @@ class TrainingPlan:
     @property
     def noise_per_clip_norm(self) -> float:
         """Standard deviation of the noise on the sum of gradients, in units of the clip norm."""
-        return self.noise_multiplier * norm_sensitivity(1.0, self.relation)
-
-    @property
-    def event(self) -> events.Repeat:
-        """The whole run, as it would be charged."""
-        return _run(self.sampling_rate, self.noise_multiplier, self.steps)
+        return self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything above, for JSON."""
-        derived = ("sampling_rate", "steps", "slack", "noise_per_clip_norm")
-        return asdict(self) | {name: getattr(self, name) for name in derived}
+        """The plan and its cost, for JSON."""
+        plan = self.plan
+        return {
+            "population": plan.population,
+            "batch_size": plan.batch_size,
+            "epochs": plan.epochs,
+            "delta": plan.delta,
+            "relation": Relation.of(plan.relation),
+            "noise_multiplier": plan.noise_multiplier,
+            "target": self.target,
+            "epsilon": self.epsilon,
+            "spend": [asdict(row) for row in self.spend],
+            "accountants": self.accountants,
+            "sampling_rate": plan.sampling_rate,
+            "steps": plan.steps,
+            "slack": self.slack,
+            "noise_per_clip_norm": self.noise_per_clip_norm,
+        }
 
 
 @dataclass(frozen=True)
@@ -140,59 +138,25 @@ class Comparison:
         return asdict(self) | {"event": self.event.to_json()}
 
 
-def plan_training(
-    *,
-    population: int,
-    batch_size: int,
-    epochs: int,
-    delta: float,
-    epsilon: float | None = None,
-    noise_multiplier: float | None = None,
-    relation: Relation | str = Relation.ADD_REMOVE,
-    say: Say = lambda text: None,
-) -> TrainingPlan:
-    """The noise that spends at most ``epsilon``, or the ε that ``noise_multiplier`` spends."""
-    n = _validate.count("population", population, 1)
-    batch, rounds = _validate.count("batch_size", batch_size, 1), _validate.count("epochs", epochs, 1)
-    failure, rel = _validate.open_probability("delta", delta), Relation.of(relation)
-    if batch > n:
-        raise InvalidValue("batch_size", batch, f"at most the population, {n}")
-    rate, total = batch / n, _steps(rounds, n, batch)
-    if noise_multiplier is None:
-        if epsilon is None:
-            raise InvalidValue("epsilon", None, "given, or noise_multiplier instead")
-        say("calibrating the noise")
-        noise = accounting.calibrate(
-            lambda z: _run(rate, z, total), epsilon=epsilon, delta=failure, relation=rel
-        )
-    elif epsilon is None:
-        noise = _validate.positive("noise_multiplier", noise_multiplier)
-    else:
-        raise InvalidValue("epsilon", epsilon, "left out where noise_multiplier is given")
+def training_cost(plan: Plan, *, target: float | None = None, say: Say = lambda text: None) -> TrainingCost:
+    """What a plan costs; ``target`` is the ε that its noise was calibrated to, if it was."""
     say("comparing accountants")
-    answers = accounting.compare(_run(rate, noise, total), failure, relation=rel)
-    if not answers:
-        raise UnsupportedEvent(f"No accountant certifies a finite ε at noise {noise!r}.", "Use more noise.")
+    accountants = accounting.compare(plan.event, plan.delta, relation=plan.relation)
+    if not accountants:
+        raise UnsupportedEvent(
+            f"No accountant certifies a finite ε at noise {plan.noise_multiplier!r}.", "Use more noise."
+        )
+    spent = min(accountants.values())
+    last = math.ceil(plan.steps * plan.sampling_rate) if plan.epochs is None else math.ceil(plan.epochs)
     spend = []
-    for epoch in _spread(rounds, ROWS):
-        say(f"epoch {epoch} of {rounds}")
-        steps = _steps(epoch, n, batch)
-        spent = min(answers.values()) if steps == total else accounting.epsilon(
-            _run(rate, noise, steps), failure, relation=rel
+    for epoch in _spread(last, ROWS):
+        say(f"epoch {epoch} of {last}")
+        steps = min(plan.steps, plan.steps_in(epoch))
+        after = spent if steps == plan.steps else accounting.epsilon(
+            plan.event_of(steps), plan.delta, relation=plan.relation
         )  # fmt: skip
-        spend.append(EpochSpend(epoch, steps, spent))
-    return TrainingPlan(
-        population=n,
-        batch_size=batch,
-        epochs=rounds,
-        delta=failure,
-        relation=rel,
-        noise_multiplier=noise,
-        target=None if epsilon is None else float(epsilon),
-        epsilon=min(answers.values()),
-        spend=tuple(spend),
-        accountants=answers,
-    )
+        spend.append(EpochSpend(epoch, steps, after))
+    return TrainingCost(plan, target, spent, tuple(spend), accountants)
 
 
 def compare_accountants(
@@ -233,14 +197,6 @@ def compare_accountants(
         grid=grid,
         curves={name: tuple(answer.get(name) for answer in answers) for name in names},
     )
-
-
-def _run(rate: float, noise_multiplier: float, steps: int) -> events.Repeat:
-    return events.Repeat(events.PoissonSampled(rate, events.Gaussian(noise_multiplier)), steps)
-
-
-def _steps(epochs: int, population: int, batch_size: int) -> int:
-    return -(-epochs * population // batch_size)
 
 
 def _spread(last: int, count: int) -> list[int]:

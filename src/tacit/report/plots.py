@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.report.membership import percent_up
-from tacit.report.planning import Comparison, TrainingPlan, rounded_up
+from tacit.report.planning import Comparison, TrainingCost, rounded_up
 
 __all__ = [
     "attack_figure",
@@ -56,8 +56,9 @@ def new_figure(xlabel: str, ylabel: str, *titles: str) -> tuple[Figure, list[Axe
     return figure, panels
 
 
-def training_figure(plan: TrainingPlan) -> Figure:
+def training_figure(cost: TrainingCost) -> Figure:
     """ε spent after each epoch of a training plan, and the ε that was asked for."""
+    plan = cost.plan
     figure, (axes,) = new_figure(
         "epochs completed",
         "ε (tightest accountant)",
@@ -66,17 +67,17 @@ def training_figure(plan: TrainingPlan) -> Figure:
         f"noise multiplier {rounded_up(plan.noise_multiplier, 4)}",
     )
     axes.plot(
-        [row.epoch for row in plan.spend],
-        [row.epsilon for row in plan.spend],
+        [row.epoch for row in cost.spend],
+        [row.epsilon for row in cost.spend],
         color=STYLES["pld"][0],
         marker="o",
         markersize=4,
         label="ε spent",
     )
-    if plan.target is not None:
-        axes.axhline(plan.target, color="#555555", linestyle="--", linewidth=1.2, label="ε asked for")
+    if cost.target is not None:
+        axes.axhline(cost.target, color="#555555", linestyle="--", linewidth=1.2, label="ε asked for")
         axes.legend(frameon=False, loc="lower right")
-    axes.set_xlim(0, plan.epochs * 1.02)
+    axes.set_xlim(0, cost.spend[-1].epoch * 1.02)
     axes.set_ylim(0, None)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
@@ -116,14 +117,14 @@ def comparison_figure(comparison: Comparison, title: str) -> Figure:
 def attack_figure(
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], marks: Sequence[tuple[float, float]]
 ) -> Figure:
-    """Errors of the best membership attack: how often it misses, against how often it accuses wrongly.
+    """The trade-off curve of the best membership attack: misses against false alarms.
 
-    Up to two ``curves`` by name, and ``marks``: points of the last one to be named, each a share of false
-    alarms and of misses.
+    Up to two ``curves`` by name; ``marks`` are points of the last curve to be labelled, each a share of false
+    alarms and a share of misses.
     """
     figure, (axes,) = new_figure(
-        "wrongly says “was in the data” (type I error)",
-        "misses one who was (type II error)",
+        "false alarms: of people not in the data (type I error)",
+        "misses: of people in the data (type II error)",
         "No attack does better than the curve",
     )
     axes.plot(
@@ -151,7 +152,7 @@ def attack_figure(
 
 
 def profile_figure(points: Sequence[tuple[float, float]], stated: tuple[float, float]) -> Figure:
-    """δ against ε for promises that all hold, and the stated one."""
+    """The privacy profile: pairs of ε and δ that all hold, and the stated pair."""
     figure, (axes,) = new_figure("ε", "δ", "Pairs of ε and δ that hold together")
     axes.plot([point[0] for point in points], [point[1] for point in points], color="#009E73", linewidth=2.6)
     axes.plot(*[[value] for value in stated], "o", color="#222222", markersize=6)

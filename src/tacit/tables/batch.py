@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
+from tacit.tables.asking import BatchQuestions
 from tacit.tables.cells.measure import measure
 from tacit.tables.cells.noise import Share, shares
-from tacit.tables.questions import Questions
+from tacit.tables.questions import Question, parse
 from tacit.tables.release import Answer, Release
-from tacit.tables.statistics.statistic import Statistic, composed
+from tacit.tables.statistics.asked import statistic_of
+from tacit.tables.statistics.statistic import NoisyStatistic, Statistic, composed
 
 if TYPE_CHECKING:
     from tacit.tables.table import Table
 
-__all__ = ["Batch", "Plan"]
+__all__ = ["Batch", "Quote"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Quote:
     """What a question would cost and how far off its answer would be, from public facts alone.
 
     ``error`` is the expected half-width of a 95 % interval (for a table, that of one cell), or None where
@@ -37,7 +40,16 @@ class Plan:
     note: str
 
 
-class Batch(Questions):
+@dataclass(frozen=True)
+class Asked:
+    """A question of a batch, its statistic, and the release that will hold its answer."""
+
+    question: Question
+    statistic: Statistic
+    release: Release
+
+
+class Batch(BatchQuestions):
     """Several questions that share one budget; made by :meth:`tacit.tables.Table.batch`.
 
     Ask inside a ``with`` block; when it ends without an exception, one charge is made for all
@@ -53,18 +65,16 @@ class Batch(Questions):
             raise InvalidValue(
                 "delta", delta, f"at most that of the ledger's budget, {table.ledger.budget.delta}"
             )
-        self._asked: list[tuple[Statistic, float, Release]] = []
+        self._asked: list[Asked] = []
+        self._bought: list[NoisyStatistic] = []
         self._done = False
 
-    def _ask(
-        self, make: Any, label: str | None, where: Any, *, weight: float = 1.0, **unknown: Any
-    ) -> Release:
-        if unknown:
-            raise TypeError(f"a question of a batch takes weight=, not {', '.join(unknown)}=")
+    def ask(self, question: Question | str) -> Release:
+        """Add a question, a value or its text; its release is filled when the batch has run."""
         if self._done:
             raise TacitError("This batch has ended.", "Open another with table.batch().")
-        condition, text = self._table.condition(where, label or "")
-        statistic = make(text, self._table, condition)
+        asked = parse(question) if isinstance(question, str) else question
+        statistic = statistic_of(asked, self._table)
         if statistic.discovering and self._delta == 0:
             raise InvalidValue(
                 "delta",
@@ -72,8 +82,9 @@ class Batch(Questions):
                 "above 0 to discover keys",
                 "Give delta, such as 1e-6; or declare the keys.",
             )
-        release = Release(text, self._nothing())
-        self._asked.append((statistic, _validate.positive("weight", weight), release))
+        release = Release(self._table.label(asked), self._nothing())
+        self._asked.append(Asked(asked, statistic, release))
+        self._bought = []
         return release
 
     def _nothing(self) -> Guarantee:
@@ -81,43 +92,44 @@ class Batch(Questions):
         return Guarantee(0.0, 0.0, events.Compose(()), table.relation, table.unit)
 
     def _shares(self) -> list[Share]:
+        """The part of ε and δ that each question may use."""
         return shares(
-            [weight for _, weight, _ in self._asked],
+            [asked.question.weight for asked in self._asked],
             epsilon=self._epsilon,
             delta=self._delta,
-            discovering=[statistic.discovering for statistic, _, _ in self._asked],
-            selecting=[statistic.selecting for statistic, _, _ in self._asked],
+            discovering=[asked.statistic.discovering for asked in self._asked],
+            selecting=[asked.statistic.selecting for asked in self._asked],
         )
 
-    def _events(self) -> list[events.Event]:
-        context = self._table.context
-        return [
-            statistic.event(share, context)
-            for (statistic, _, _), share in zip(self._asked, self._shares(), strict=True)
-        ]
+    def _noisy(self) -> list[NoisyStatistic]:
+        """Every statistic with its noise, which is bought once, when all questions are known."""
+        if not self._bought:
+            self._bought = [
+                asked.statistic.with_noise(share, self._table.context)
+                for asked, share in zip(self._asked, self._shares(), strict=True)
+            ]
+        return self._bought
 
-    def plan(self, *, rows: int | None = None) -> list[Plan]:
+    def plan(self, *, population: int | None = None) -> list[Quote]:
         """What each question costs and how accurate it will be; nothing is spent and no data are read.
 
-        ``rows`` is a guess at the number of rows, for statistics whose error depends on it, where the schema
-        does not declare it.
+        ``population`` is a guess at the number of rows, for statistics whose error depends on it, where the
+        schema does not declare it.
         """
-        plans = []
-        context = self._table.context
-        if rows is not None:
-            context = replace(context, rows=_validate.count("rows", rows, 1))
-        for (statistic, _, release), share, event in zip(
-            self._asked, self._shares(), self._events(), strict=True
-        ):
-            error, note = statistic.expected(share, context)
+        rows = self._table.context.population
+        if population is not None:
+            rows = _validate.count("population", population, 1)
+        quotes = []
+        for asked, noisy in zip(self._asked, self._noisy(), strict=True):
+            event, (error, note) = noisy.event, noisy.expected(rows)
             delta = self._part_of_delta(event)
-            plans.append(Plan(release.label, self._cost(event, delta), delta, event, error, note))
-        return plans
+            quotes.append(Quote(asked.release.label, self._cost(event, delta), delta, event, error, note))
+        return quotes
 
     @property
     def event(self) -> events.Event:
-        """What the whole batch will be charged as."""
-        return composed(self._events())
+        """The event that the whole batch will be charged as."""
+        return composed([noisy.event for noisy in self._noisy()])
 
     @property
     def guarantee(self) -> Guarantee:
@@ -147,40 +159,20 @@ class Batch(Questions):
         """Charge and answer. The end of a ``with`` block does this."""
         if self._done:
             raise TacitError("This batch has run already.", "Open another with table.batch().")
-        self._table.source.require_open()
+        table = self._table
+        table.source.require_open()
         self._done = True
         if not self._asked:
             return
-        table, whole = self._table, self.guarantee
-        label = _shortened([release.label for _, _, release in self._asked])
-        promised = [self._guarantee(event) for event in self._events()]
-        with table.ledger.charge(whole.event, label, delta=whole.delta or None, noise=whole.noise):
-            answers = self._answers([statistic for statistic, _, _ in self._asked], self._shares())
-        for answer, guarantee, (_, _, release) in zip(answers, promised, self._asked, strict=True):
-            release.guarantee = guarantee
-            release._answer = answer
-
-    def _answers(self, asked: list[Statistic], paid: list[Share]) -> list[Answer]:
-        """Rounds of queries until every statistic has its answer; all but bought bounds need one."""
-        table = self._table
-        pending: dict[int, Statistic] = dict(enumerate(asked))
-        answers: dict[int, Answer] = {}
-        while pending:
-            wanted = [(i, part) for i, statistic in pending.items() for part in statistic.measurements()]
-            cells = measure(table.source, table.expression, table.unit, [part for _, part in wanted])
-            found: dict[int, list[Any]] = {i: [] for i in pending}
-            for (i, _), exact in zip(wanted, cells, strict=True):
-                found[i].append(exact)
-            for i, statistic in list(pending.items()):
-                own = statistic.read(table.source, table.expression, table.context)
-                outcome = statistic.finish(own or found[i], paid[i], table.context)
-                if isinstance(outcome, Answer):
-                    del pending[i]
-                    answers[i] = outcome
-                else:
-                    pending[i] = outcome
-                    self._asked[i][2].bounds = outcome.bought
-        return [answers[i] for i in range(len(asked))]
+        whole, bought = self.guarantee, self._noisy()
+        promised = [self._guarantee(noisy.event) for noisy in bought]
+        label = _shortened([asked.release.label for asked in self._asked])
+        with table.payment.charge(whole.event, label, noise=whole.noise, delta=whole.delta):
+            answers = _answered(table, bought)
+        for asked, guarantee, (answer, bounds) in zip(self._asked, promised, answers, strict=True):
+            asked.release.guarantee = guarantee
+            asked.release.bounds = bounds
+            asked.release._answer = answer
 
     def __enter__(self) -> Batch:
         return self
@@ -191,6 +183,32 @@ class Batch(Questions):
         if kind is None:
             self.run()
         self._done = True
+
+
+def _answered(
+    table: Table, asked: Sequence[NoisyStatistic]
+) -> list[tuple[Answer, dict[str, tuple[float, float]] | None]]:
+    """The answers, each with the bounds that were bought for it, if any.
+
+    Every round reads the cells that statistics still need, those on the same axes in one query. Only bounds
+    that are bought take a second round.
+    """
+    pending, answers = dict(enumerate(asked)), {}
+    while pending:
+        wanted = [(i, part) for i, noisy in pending.items() for part in noisy.statistic.measurements()]
+        cells = measure(table.source, table.expression, table.unit, [part for _, part in wanted])
+        found: dict[int, list[Any]] = {i: [] for i in pending}
+        for (i, _), exact in zip(wanted, cells, strict=True):
+            found[i].append(exact)
+        for i, noisy in list(pending.items()):
+            own = noisy.statistic.read(table.source, table.expression, table.context)
+            outcome = noisy.answer(own or found[i])
+            if isinstance(outcome, Answer):
+                del pending[i]
+                answers[i] = outcome, noisy.bought
+            else:
+                pending[i] = outcome
+    return [answers[i] for i in range(len(asked))]
 
 
 def _shortened(labels: list[str], most: int = 200) -> str:

@@ -1,4 +1,4 @@
-"""Table: private data with public knowledge about them, and a ledger that answers for them."""
+"""Table: private data with public knowledge about them, and the ledger that their answers are charged to."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-import ibis
 import ibis.expr.types as ir
 
 from tacit.data.cleaning.expressions import clean
 from tacit.data.rowwise import rowwise
-from tacit.data.source import Source, connect
-from tacit.errors import InvalidValue, TacitError
+from tacit.data.source import PrivateSource, connect
+from tacit.errors import InvalidValue
 from tacit.ledger import Ledger
+from tacit.ledger.payment import Payment
 from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation, Unit
 from tacit.schema import Column, Schema
+from tacit.tables.asking import TableQuestions
 from tacit.tables.batch import Batch
 from tacit.tables.cells.noise import Context
-from tacit.tables.questions import Questions
+from tacit.tables.language.condition import Expression, to_ibis
+from tacit.tables.language.grammar import condition_of
+from tacit.tables.questions import Question
 from tacit.tables.release import Release
 
 __all__ = ["Table", "open"]
 
 
-class Table(Questions):
+class Table(TableQuestions):
     """A private table; made by :func:`tacit.tables.open`.
 
     Every question is charged to the ledger before the data are read, and answered by a
@@ -36,21 +39,23 @@ class Table(Questions):
 
     def __init__(
         self,
-        source: Source,
+        source: PrivateSource,
         expression: ir.Table,
         schema: Schema,
         ledger: Ledger,
         context: Context,
-        described: str = "",
-        filtered: bool = False,
+        conditions: tuple[str, ...] = (),
     ) -> None:
         self.source, self.expression = source, expression
         self.schema = schema
         """What is public about the columns, derived ones included."""
         self.ledger = ledger
         """Where every answer is charged."""
+        self.payment = Payment(ledger, context.relation, context.unit)
+        """How every answer is charged, agreed with the ledger."""
         self.context = context
-        self._described, self._filtered = described, filtered
+        self.conditions = conditions
+        """What the rows of this view were filtered by, as text."""
 
     @property
     def relation(self) -> Relation:
@@ -67,52 +72,61 @@ class Table(Questions):
         """What the guarantee of an answer takes for granted."""
         return ("what the schema says was known without the data", *self.source.assumptions)
 
-    def every_row_counts(self, column: str) -> bool:
-        """Whether n is public and every row has a value in the column: see :meth:`mean`."""
-        return (
-            self.schema.population is not None
-            and self.unit.column is None
-            and not self._filtered
-            and self.schema[column].missing is not None
-            and (self.schema[column].categories is None or self.schema[column].type == "boolean")
+    def population_of(self, column: str) -> int | None:
+        """The number of values in the column, if it is public: n, where every row has a value."""
+        known = self.schema[column]
+        every_row_counts = (
+            self.unit.column is None
+            and not self.conditions
+            and known.missing is not None
+            and (known.categories is None or known.type == "boolean")
         )
+        return self.schema.population if every_row_counts else None
 
     def filter(self, *conditions: Any) -> Table:
-        """The rows that meet all conditions, each a row-by-row Ibis expression (``_.age >= 40``).
+        """The rows that meet all conditions, each a text or a row-by-row Ibis expression.
 
-        Conditions see cleaned columns: clipped to their bounds, undeclared categories missing. A row for
-        which a condition is missing is left out. What mixes rows is refused.
+        ``table.filter("age >= 40 and sex = 'Female'")`` and ``table.filter(_.age >= 40)``. Conditions see
+        cleaned columns: clipped to their bounds, undeclared categories missing. A row for which a condition
+        is missing is left out. Expressions that mix rows are refused.
         """
         view = self
         for one in conditions:
-            condition, shown = view._condition(one)
             view = Table(
                 view.source,
-                view.expression.filter(condition),
+                view.expression.filter(view._checked(one)),
                 view.schema,
                 view.ledger,
                 view.context,
-                view._restricted(shown),
-                filtered=True,
+                (*view.conditions, one if isinstance(one, str) else str(Expression(one))),
             )
         return view
 
-    def _restricted(self, shown: str) -> str:
-        return f"{self._described} and {shown}" if self._described else f" where {shown}"
-
-    def _condition(self, condition: Any) -> tuple[ir.BooleanValue, str]:
+    def _checked(self, condition: Any) -> ir.BooleanValue:
+        """A condition, as text or as an expression, as an expression that is true or false for each row."""
+        if isinstance(condition, str):
+            condition = to_ibis(condition_of(condition), self.schema, condition)
         made = rowwise(condition, self.expression)
         if not isinstance(made, ir.BooleanValue):
             raise InvalidValue("condition", str(made.type()), "true or false for each row")
-        shown = repr(condition) if isinstance(condition, ibis.Deferred) else "a condition"
-        return made, shown
+        return made
 
-    def condition(self, where: Any, text: str) -> tuple[ir.BooleanValue | None, str]:
-        """A checked condition, or None, and the question with what it is restricted to."""
+    def condition(self, where: str | Expression | None) -> ir.BooleanValue | None:
+        """The checked condition of a question, or None where it has none."""
         if where is None:
-            return None, text + self._described
-        condition, shown = self._condition(where)
-        return condition.fill_null(False), text if " where " in text else text + self._restricted(shown)
+            return None
+        return self._checked(where.given if isinstance(where, Expression) else where).fill_null(False)
+
+    def label(self, question: Question) -> str:
+        """What the ledger calls the question: its text, with the conditions of this view."""
+        text = question.label or question.written or question.asked
+        restricted = " where " in text
+        complete = question.where is None or restricted or (not question.label and question.written)
+        shown = [*self.conditions, *(() if complete else (str(question.where),))]
+        if restricted or len(shown) > 1:
+            shown = [f"({one})" if " or " in one.lower() else one for one in shown]
+        joined = " and ".join(shown)
+        return text if not joined else f"{text} {'and' if restricted else 'where'} {joined}"
 
     def derive(
         self,
@@ -125,8 +139,8 @@ class Table(Questions):
     ) -> Table:
         """A view with one column more, a row-by-row Ibis expression of cleaned columns.
 
-        What is to be asked of it needs ``bounds`` (numbers, dates) or ``categories`` (strings), which
-        are public knowledge like those of the schema.
+        Questions about it need its ``bounds`` (numbers, dates) or ``categories`` (strings), which are public
+        knowledge like those of the schema.
         """
         if not isinstance(name, str) or name.lower() in (known.lower() for known in self.expression.columns):
             raise InvalidValue("name", name, "a new name of a column", "Names differ in more than case.")
@@ -139,28 +153,16 @@ class Table(Questions):
         )
         schema = self.schema.with_column(name, column)
         table = self.expression.mutate(**{name: clean(made, column)}).view()
-        return Table(self.source, table, schema, self.ledger, self.context, self._described, self._filtered)
+        return Table(self.source, table, schema, self.ledger, self.context, self.conditions)
 
     def batch(self, *, epsilon: float, delta: float = 0.0) -> Batch:
         """Several questions for one budget: ``with table.batch(epsilon=1.0) as b: n = b.count()``."""
         return Batch(self, epsilon, delta)
 
-    def _ask(
-        self,
-        make: Any,
-        label: str | None,
-        where: Any,
-        *,
-        epsilon: Any = None,
-        delta: float = 0.0,
-        **unknown: Any,
-    ) -> Release:
-        if unknown:
-            raise TypeError(f"a question takes epsilon= and delta=, not {', '.join(unknown)}=")
-        if epsilon is None:
-            raise InvalidValue("epsilon", None, "given", "Every answer has a price: epsilon=0.1, say.")
+    def ask(self, question: Question | str, *, epsilon: float, delta: float = 0.0) -> Release:
+        """The answer to a question, a value of :mod:`tacit.tables.questions` or its text, at this cost."""
         batch = Batch(self, epsilon, delta)
-        release = batch._ask(make, label, where)
+        release = batch.ask(question)
         batch.run()
         return release
 
@@ -177,7 +179,8 @@ class Table(Questions):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Table({', '.join(self.schema.columns)}{self._described})"
+        shown = f" where {' and '.join(self.conditions)}" if self.conditions else ""
+        return f"Table({', '.join(self.schema.columns)}{shown})"
 
 
 def _type_of(expression: ir.Value, categories: Any) -> str:
@@ -213,27 +216,17 @@ def open(
     the ledger's. Only names and types of columns are looked at until a question is charged.
 
     ``random_state`` seeds the noise, for tests; there is no privacy then, and every guarantee says so.
-    ``memory_limit`` caps the memory of the embedded engine ("1GB"). ``show_engine_errors`` shows what the
-    database says when it fails, which may quote the data: it is for the curator's eyes.
+    ``memory_limit`` caps the memory of the embedded engine ("1GB"). ``show_engine_errors`` shows the
+    database's own messages when it fails, which may quote the data: it is for the curator's eyes.
     """
     known = Schema.of(schema)
-    if not isinstance(ledger, Ledger):
-        raise InvalidValue(
-            "ledger",
-            ledger,
-            "a tacit.Ledger",
-            "Open one: tacit.Ledger.open('study.db', budget=tacit.Budget(1.0)).",
-        )
-    known = replace(known, unit=_agreed_unit(known, ledger, unit))
-    neighbours = ledger.relation if relation is None else Relation.of(relation)
-    if neighbours is not ledger.relation:
-        raise TacitError(
-            f"The ledger promises privacy under {ledger.relation}, not {neighbours}.",
-            "Leave relation out, or open a ledger for the other relation.",
-        )
+    payment = Payment.agreed(
+        ledger, relation=relation, unit=known.unit if unit is None else unit, required=True
+    )
+    known = replace(known, unit=payment.unit)
     context = Context(
-        neighbours,
-        known.unit,
+        payment.relation,
+        payment.unit,
         RandomSource(random_state),
         known.population,
         concentrated=ledger.budget.delta > 0 and ledger.budget.filter != "basic",
@@ -243,13 +236,3 @@ def open(
     )
     return Table(connected, connected.table, known, ledger, context)
 
-
-def _agreed_unit(schema: Schema, ledger: Ledger, unit: Unit | None) -> Unit:
-    """The unit of the ledger; schema and caller may repeat it but not contradict it."""
-    named = unit if unit is not None else schema.unit
-    if named != ledger.unit:
-        raise TacitError(
-            f"The ledger protects one {ledger.unit}, not one {named}.",
-            "Declare the same unit in the schema ([unit] column, rows) and when the ledger is made.",
-        )
-    return named

@@ -1,4 +1,7 @@
-"""What a run has paid for, stage by stage; the ledger is the truth where there is one."""
+"""Account: what a run has paid for, stage by stage, and which steps it may take.
+
+The ledger is the truth where there is one; all charges go through :class:`tacit.ledger.Payment`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from typing import TYPE_CHECKING
 from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue, LedgerError
 from tacit.guarantee import Guarantee
+from tacit.ledger import Payment
 from tacit.ledger.work import Span, Work, conflict, held
 from tacit.relations import Relation
 from tacit.training import past
-from tacit.training.parallel.distributed import ALONE, Group
+from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
 from tacit.training.plan import ASSUMPTIONS, Plan
 
 if TYPE_CHECKING:
@@ -24,33 +28,32 @@ if TYPE_CHECKING:
 LONGEST_LABEL = 120
 
 _HERE: dict[str, list[Work]] = {}
-"""What runs without a ledger have paid for and taken in this process."""
+"""The steps that runs without a ledger have paid for and taken in this process, by run."""
 _TURN = threading.Lock()
 
 
 class Account:
     """The charges of one run, and the steps it may take.
 
-    The entries of a run carry its own number, drawn at random, and the steps [first, last) that they pay
-    for or take (:mod:`tacit.ledger.work`). Steps are claimed before they are taken and before a
-    checkpoint is written that counts them as taken, in one transaction of the ledger: of
-    copies of a checkpoint, or of several processes, only one ever takes a step, and all of them together
-    take no more than was paid for, however their blocks lie. A run without checkpoints claims its
-    steps as it pays for them. Shuffled epochs are claimed whole, since a batch of one is no sample by itself.
-    A run that is stopped in order gives back what it claimed and did not take.
+    Each run has a number of its own, drawn at random. Its entries in the ledger carry this number, and the
+    steps [first, last) that they pay for or take (:mod:`tacit.ledger.work`). A block of steps is claimed, in
+    one transaction of the ledger, before any of them is taken and before a checkpoint counts them as taken.
+    So of several processes, or of copies of a checkpoint, only one ever takes a step, and all of them
+    together take no more steps than were paid for, however their blocks overlap. A run without checkpoints
+    claims its steps as it pays for them. Shuffled epochs are claimed whole, since a batch of one is no sample
+    by itself. A run that is stopped in order gives back the steps that it claimed and did not take.
 
-    Without a ledger the same holds within one process; that no copy of a checkpoint is gone on from in
-    another one is an assumption of the guarantee. So is, with a ledger, that there is one ledger: a copy
-    of its file knows nothing of what is claimed in the other.
-    Of several processes that train together the first reads and writes the ledger, and all hear what came
-    of it.
+    Without a ledger the same holds within one process; the guarantee then assumes that no other process
+    continues the run from a copy of a checkpoint. With a ledger it assumes that there is one ledger: a copy
+    of the ledger's file does not know what is claimed in the other. Of several processes that train together
+    the first reads and writes the ledger, and all of them get its answer or its refusal.
     """
 
     def __init__(
-        self, plan: Plan, ledger: Ledger | None, label: str, noise: str, group: Group = ALONE,
+        self, plan: Plan, ledger: Ledger | None, label: str, noise: str, group: ProcessGroup = ONE_PROCESS,
         place: str | None = None, earlier: str = "composed",
     ) -> None:  # fmt: skip
-        self.plan, self.ledger, self.noise, self.group = plan, ledger, noise, group
+        self.plan, self.noise, self.group = plan, noise, group
         self.name, self.place = label, place
         self.disjoint = _validate.choice("earlier", earlier, past.EARLIER) == "disjoint"
         self.before: tuple[past.Run, ...] = ()
@@ -59,12 +62,12 @@ class Account:
         self._process = os.getpid()
         if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL:
             raise InvalidValue("label", label, f"text of 1 to {LONGEST_LABEL} characters")
-        if ledger is not None and (ledger.relation != plan.relation or ledger.unit != plan.unit):
-            raise InvalidValue(
-                "ledger", f"{ledger.relation} of one {ledger.unit}",
-                f"for the relation and unit of the plan, {plan.relation} of one {plan.unit}",
-                "Open a ledger or make a plan for the same promise.",
-            )  # fmt: skip
+        self.payment = Payment.agreed(ledger, relation=plan.relation, unit=plan.unit)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger that the run is charged to, if any."""
+        return self.payment.ledger
 
     @property
     def label(self) -> str:
@@ -76,8 +79,9 @@ class Account:
         self._name_run(self.group.together(self._new))
 
     def _new(self) -> str:
-        by_epoch = self.ledger is not None and self.plan.charge == "epoch"
-        if by_epoch and any(entry.mode == "basic" for entry in self.ledger.entries()):  # type: ignore[union-attr]
+        """The number of a new run; epochs are not charged one by one where the ledger adds up ε and δ."""
+        entries = self.ledger.entries() if self.ledger is not None and self.plan.charge == "epoch" else ()
+        if any(entry.mode == "basic" for entry in entries):
             raise InvalidValue(
                 "plan.charge", "epoch", "'run' in a ledger that adds up ε and δ",
                 "Epochs add up well only under a Rényi filter: open another ledger with "
@@ -85,12 +89,82 @@ class Account:
             )  # fmt: skip
         return secrets.token_hex(16)
 
-    def reopen(self, run: str, paid: int, reserved: int) -> int:
-        """Go on with a run whose file counts steps before ``reserved`` as taken; the first step left.
+    def pay(self, last: int) -> None:
+        """Charge for all steps before ``last`` that are not paid for yet; if that is refused, none is taken.
 
-        Refused where the ledger has no charge for what the file holds, or where others have gone on
-        with the run since the file was written. One block after it, claimed for this very file, is
-        one that broke off before the file was written: it counts as taken.
+        The ledger is also charged for the runs that the weights come from, unless it was charged for them
+        already, or they were declared to be on other people.
+        """
+        if last <= self.paid:
+            return
+        if self.before and not self.disjoint:
+            self.group.together(self._pay_before)
+        span = self.paid, last
+        work = Work(self.run, paid=span, taken=None if self.place else span)
+        self._post(work, self.plan.event_of(_length(span)), self.label, self.noise)
+        self.paid = last
+        if not self.place:
+            self._claimed = last
+
+    def _pay_before(self) -> None:
+        if self.ledger is None:
+            return
+        for run in self.before:
+            if not self.ledger.work_of(run.number):
+                alone, label = run.alone, f"run before {self.label} [{run.number[:8]}]"
+                work = Work(run.number)
+                with self.payment.charge(
+                    alone.event, label, noise=alone.noise, delta=alone.delta, work=work
+                ):
+                    pass
+
+    def claim(self, first: int, last: int) -> None:
+        """Claim the steps from ``first`` to before ``last``, which only one process ever can."""
+        first, last = max(first, self._claimed), self.plan.next_start(last)
+        if first < last:
+            label = f"{self.label} from step {first}"
+            self._post(Work(self.run, taken=(first, last), place=self.place), events.Compose(()), label)
+            self._claimed = last
+
+    def give_back(self, step: int) -> None:
+        """Give back the claimed steps from this one on: the run takes no further step."""
+        first, last = self.plan.next_start(step), self._claimed
+        if self.place and first < last:
+            label = f"{self.label} stopped before step {first}"
+            self._post(Work(self.run, back=(first, last)), events.Compose(()), label)
+            self._claimed = first
+
+    def check_process(self) -> None:
+        """Refuse to go on in a process forked off the one that began the run: both would take its steps."""
+        if self._process != os.getpid():
+            raise InvalidValue(
+                "trainer", "of another process", "used in the process it was made in",
+                "Make a trainer in each process; its steps are paid for once.",
+            )  # fmt: skip
+
+    def _post(self, work: Work, event: events.Event, label: str, noise: str = "exact") -> None:
+        self.check_process()
+        self.group.together(lambda: self._written(work, event, label, noise))
+
+    def _written(self, work: Work, event: events.Event, label: str, noise: str) -> None:
+        if self.ledger is not None:
+            delta = self.plan.delta if work.paid and self.plan.charge == "run" else 0.0
+            with self.payment.charge(event, label, noise=noise, delta=delta, work=work):
+                return
+        with _TURN:
+            earlier = _HERE.setdefault(self.run, [])
+            problem = conflict(work, earlier)
+            if problem is not None:
+                raise self._refused(problem)
+            earlier.append(work)
+
+    def reopen(self, run: str, paid: int, reserved: int) -> int:
+        """Go on with a run whose checkpoint counts the steps before ``reserved`` as taken; the next step.
+
+        Raises :class:`tacit.errors.LedgerError` where the ledger has no charge for the run, or where others
+        have gone on with it since the checkpoint was written. One block of steps behind it may have been
+        claimed from this very file, by a process that broke off before it could write the file again: these
+        steps count as taken.
         """
         self._name_run(run)
         self.paid, taken = self.group.together(lambda: self._found(paid, reserved))
@@ -102,33 +176,8 @@ class Account:
             raise self._refused("steps after those of this checkpoint were taken already, from a copy of it")
         return max([start, *(work.taken[1] for work in later if work.taken)])
 
-    def inherit(self, runs: Iterable[past.Run]) -> None:
-        """Count the runs that the weights come from; refuse those that promise something about others."""
-        found = {run.number: run for run in (*self.before, *runs) if run.number != self.run}
-        past.check(found.values(), self.plan.guarantee())
-        self.before = past.known(found.values())
-
-    @property
-    def history(self) -> tuple[past.Run, ...]:
-        """The runs before this one, and this one as far as it is paid for."""
-        if not self.paid:
-            return self.before
-        return (*self.before, self._as_run(replace(self.plan.guarantee(self.noise), event=self._event)))
-
-    def _as_run(self, alone: Guarantee) -> past.Run:
-        return past.Run(self.run, alone, tuple(run.number for run in self.before), self.disjoint)
-
-    @property
-    def _event(self) -> events.Event:
-        return self.plan.event_of(self.paid)
-
-    def _name_run(self, run: str) -> None:
-        if self.run:
-            raise InvalidValue("trainer", "a run already begun", "fitted once", "Make a new trainer.")
-        self.run = run
-
     def _found(self, paid: int, reserved: int) -> tuple[int, list[Work]]:
-        """How many steps are paid for, from the first on, and what is claimed."""
+        """How many steps are paid for, from the first on without a gap, and the blocks that are claimed."""
         if self.ledger is None:
             with _TURN:
                 known = _HERE.setdefault(self.run, [Work(self.run, (0, paid), (0, reserved))])
@@ -151,6 +200,11 @@ class Account:
             if work.taken and work.taken[0] <= span[0] < work.taken[1]
         ]
 
+    def _name_run(self, run: str) -> None:
+        if self.run:
+            raise InvalidValue("trainer", "a run already begun", "fitted once", "Make a new trainer.")
+        self.run = run
+
     def _missing(self) -> LedgerError:
         return LedgerError(
             f"The ledger has no charge for the run {self.label!r} that this checkpoint comes from.",
@@ -165,69 +219,25 @@ class Account:
             location=None if self.ledger is None else self.ledger.location,
         )
 
-    def pay(self, last: int) -> None:
-        """Charge for all steps before ``last`` that are not paid yet; refused, nothing is taken.
+    def inherit(self, runs: Iterable[past.Run]) -> None:
+        """Count the runs that the weights come from; refuse those of another relation or unit."""
+        found = {run.number: run for run in (*self.before, *runs) if run.number != self.run}
+        past.check(found.values(), self.plan.guarantee())
+        self.before = past.known(found.values())
 
-        The ledger is also charged for the runs that the weights come from, unless it was, or they were
-        declared to be of other people.
-        """
-        if last <= self.paid:
-            return
-        if self.before and not self.disjoint:
-            self.group.together(self._pay_before)
-        span = self.paid, last
-        work = Work(self.run, paid=span, taken=None if self.place else span)
-        self._post(work, self.plan.event_of(_length(span)), self.label, self.noise)
-        self.paid = last
-        if not self.place:
-            self._claimed = last
+    @property
+    def history(self) -> tuple[past.Run, ...]:
+        """The runs before this one, and this one as far as it is paid for."""
+        if not self.paid:
+            return self.before
+        return (*self.before, self._as_run(replace(self.plan.guarantee(self.noise), event=self._event)))
 
-    def _pay_before(self) -> None:
-        for run in self.before if self.ledger is not None else ():
-            if not self.ledger.work_of(run.number):  # type: ignore[union-attr]
-                alone, label = run.alone, f"run before {self.label} [{run.number[:8]}]"
-                work = Work(run.number)
-                self.ledger.charge(alone.event, label, delta=alone.delta, noise=alone.noise, work=work)  # type: ignore[union-attr]
+    def _as_run(self, alone: Guarantee) -> past.Run:
+        return past.Run(self.run, alone, tuple(run.number for run in self.before), self.disjoint)
 
-    def claim(self, first: int, last: int) -> None:
-        """Take the steps from ``first`` to before ``last``, which only one process ever can."""
-        first, last = max(first, self._claimed), self.plan.next_start(last)
-        if first < last:
-            label = f"{self.label} from step {first}"
-            self._post(Work(self.run, taken=(first, last), place=self.place), events.Compose(()), label)
-            self._claimed = last
-
-    def give_back(self, step: int) -> None:
-        """Give back the steps from this one on that were claimed: no step is taken any more."""
-        first, last = self.plan.next_start(step), self._claimed
-        if self.place and first < last:
-            label = f"{self.label} stopped before step {first}"
-            self._post(Work(self.run, back=(first, last)), events.Compose(()), label)
-            self._claimed = first
-
-    def check_process(self) -> None:
-        """Refuse to go on in a process forked off the one that began the run: both would take its steps."""
-        if self._process != os.getpid():
-            raise InvalidValue(
-                "trainer", "of another process", "used in the process it was made in",
-                "Make a trainer in each process; its steps are paid for once.",
-            )  # fmt: skip
-
-    def _post(self, work: Work, event: events.Event, label: str, noise: str = "exact") -> None:
-        self.check_process()
-        self.group.together(lambda: self._written(work, event, label, noise))
-
-    def _written(self, work: Work, event: events.Event, label: str, noise: str) -> None:
-        if self.ledger is not None:
-            delta = self.plan.delta if work.paid and self.plan.charge == "run" else None
-            with self.ledger.charge(event, label, delta=delta, noise=noise, work=work):
-                return
-        with _TURN:
-            earlier = _HERE.setdefault(self.run, [])
-            problem = conflict(work, earlier)
-            if problem is not None:
-                raise self._refused(problem)
-            earlier.append(work)
+    @property
+    def _event(self) -> events.Event:
+        return self.plan.event_of(self.paid)
 
     def guarantee(self, *, stopped: bool = False) -> Guarantee:
         """What may be promised about everything this run has released, the runs before it included."""
@@ -248,11 +258,11 @@ class Account:
         return past.composed((*self.before, self._as_run(alone)), alone.delta).epsilon
 
     def _alone(self, *, stopped: bool = False) -> Guarantee:
-        """What may be promised about this run if the weights it began with were public."""
+        """What this run by itself promises: its guarantee if the weights it began with were public."""
         plan = self.plan
         assumptions: tuple[str, ...] = ASSUMPTIONS
         if self.place and self.ledger is None:
-            assumptions += ("of every checkpoint only one copy was gone on from",)
+            assumptions += ("the run was continued from only one copy of each checkpoint",)
         if self.paid < plan.steps:
             assumptions += (
                 "when to stop was chosen without the data, and without what was released of them",

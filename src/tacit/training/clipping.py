@@ -13,6 +13,8 @@ per-layer    min(1, (C/√k)/‖g_j‖) for each of k parts     McMahan et al. 2
 automatic    C/(‖g‖ + 0.01)                               Bu et al. 2023 (AUTO-S)
 quantile     flat, with a C that follows a quantile       Andrew et al. 2021
 ===========  ===========================================  ==========================================
+
+A plan names a rule without needing PyTorch; only applying the rule to gradients needs it.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.training.gradients.layers import Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tacit.training.gradients.layers import Weights
 
 LEAST, MOST = 1e-9, 1e9
 CLIPPINGS = ("flat", "per-layer", "automatic")
@@ -38,14 +41,14 @@ _STABILITY = 0.01
 class Quantile:
     """A clip_norm that follows a quantile of the gradient norms, privately.
 
-    Each step also releases how many gradients were within the current clip_norm, and multiplies it
-    by exp(−``learning_rate`` × (share within − ``share``)). It starts at the plan's ``clip_norm``.
+    Each step also releases how many gradients were within the current clip_norm, and multiplies clip_norm
+    by exp(−``learning_rate`` × (share within − ``share``)). The first clip_norm is the plan's.
 
     Guarantee: the count enters as 1[‖g‖ ≤ C] − ½ for each example, so that adding or removing one
     moves it by ½ and replacing one by 1. With noise of standard deviation ``count_noise`` × batch_size on
     the count, and z₁ on the sum, both are together a Gaussian of noise multiplier
-    (z₁⁻² + (2·count_noise·batch_size)⁻²)^−½, and z₁ is chosen so that this is the plan's: the event
-    of a step is what it was, and the count is paid for by a little more noise on the sum
+    (z₁⁻² + (2·count_noise·batch_size)⁻²)^−½, and z₁ is chosen so that this is the plan's noise multiplier:
+    the event of a step does not change, and the count is paid for by a little more noise on the sum
     (Andrew et al. 2021, theorem 1).
 
     >>> Quantile(share=0.5).noise_for_sum(1.0, batch_size=256)
@@ -62,7 +65,7 @@ class Quantile:
         _validate.positive("count_noise", self.count_noise)
 
     def noise_for_sum(self, noise_multiplier: float, batch_size: int) -> float:
-        """The noise multiplier of the sum, such that sum and count together have this one."""
+        """The noise multiplier of the sum with which sum and count together have ``noise_multiplier``."""
         left = noise_multiplier**-2 - (2 * self.count_noise * batch_size) ** -2
         if left <= 0:
             raise InvalidValue(
@@ -79,12 +82,12 @@ class Quantile:
 
 
 class Clipping(Protocol):
-    """From squared norms by parameter to factors by parameter, and norms of the whole."""
+    """A rule: from the squared norms of each parameter's gradients to the factors they are scaled by."""
 
     def factors(
         self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
     ) -> tuple[dict[str, Weights], Tensor]:
-        """Weights for each parameter, and each example's norm."""
+        """The factors by parameter, and each example's norm over all ``parameters`` that are trained."""
 
 
 class Flat:
@@ -93,34 +96,35 @@ class Flat:
     def factors(
         self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
     ) -> tuple[dict[str, Weights], Tensor]:
-        """Weights for each parameter, and each example's norm."""
+        """The same factors for every parameter, and each example's norm."""
         norms = _norms(squares)
         weights = _finite(norms.clamp(min=clip_norm).reciprocal_().mul_(clip_norm), norms)
         return dict.fromkeys(squares, weights), norms
 
 
 class Automatic:
-    """C/(‖g‖ + 0.01): every gradient of about the same length, but the smallest."""
+    """C/(‖g‖ + 0.01): all gradients but the smallest are given about the same length."""
 
     def factors(
         self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
     ) -> tuple[dict[str, Weights], Tensor]:
-        """Weights for each parameter, and each example's norm."""
+        """The same factors for every parameter, and each example's norm."""
         norms = _norms(squares)
         weights = _finite(clip_norm / (norms + _STABILITY), norms)
         return dict.fromkeys(squares, weights), norms
 
 
 class PerLayer:
-    """Each of the model's k parameters to C/√k, so that the whole has norm at most C.
+    """The gradient of each of the model's k parameters to C/√k, so that the whole has norm at most C.
 
-    k counts all that are trained, used in this batch or not: it must not depend on other examples.
+    k counts all parameters that are trained, whether this batch uses them or not: k must not depend on
+    other examples.
     """
 
     def factors(
         self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
     ) -> tuple[dict[str, Weights], Tensor]:
-        """Weights for each parameter, and each example's norm."""
+        """Factors for each parameter of its own, and each example's norm."""
         norms = _norms(squares)
         each = clip_norm / math.sqrt(parameters)
         return {
@@ -129,7 +133,7 @@ class PerLayer:
 
 
 def checked_clip_norm(clip_norm: float) -> float:
-    """A clip_norm at which what float32 cannot see of a gradient is small beside it."""
+    """A clip_norm within the range in which float32 computes norms precisely enough to clip to it."""
     value = _validate.positive("clip_norm", clip_norm)
     if not LEAST <= value <= MOST:
         raise InvalidValue(
@@ -151,7 +155,10 @@ def _norms(squares: Mapping[str, Tensor]) -> Tensor:
 
 
 def _finite(factors: Tensor, norms: Tensor) -> Weights:
+    """The factors, with those of examples whose gradient is not finite set to 0."""
+    from tacit.training.gradients.layers import Weights
+
     if math.isfinite(float(norms.sum())):
         return Weights(factors)
     dropped = ~norms.isfinite()
-    return Weights(torch.where(dropped, torch.zeros_like(factors), factors), dropped)
+    return Weights(factors.masked_fill(dropped, 0.0), dropped)

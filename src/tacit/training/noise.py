@@ -5,13 +5,13 @@ whoever can guess all of the data but one example could tell which noise was add
 those of :class:`tacit.randomness.Source`. Two uniform numbers become two normal ones (Box and
 Muller 1958), the largest of them 9.4.
 
-In float32 such pairs lie on a grid of circles and rays: subtracting the right sum leaves a pair on the
-grid, and the wrong one does not. So each number is blurred by a uniform one of up to 1/64 either way, which
-spans at least hundreds of circles wherever a pair can lie. Adding what is independent of the data
-takes nothing from the guarantee of the Gaussian, and hides the circles, as a second draw does for
-Holohan and Braghin (2021) at more cost. The last bits still tell: what is released is rounded after the
-noise is added (:mod:`tacit.training.step`). The result approximates real-valued noise, which is
-what the proof is about, so the guarantee names its precision.
+In float32 such pairs lie on a grid of circles and rays: whoever subtracts the right sum from a noisy one
+finds a pair on the grid, and with a wrong sum does not. So each number is blurred by a uniform one of up to
+1/64 either way, which spans at least hundreds of circles wherever a pair can lie. The blur is independent of
+the data, so it takes nothing from the guarantee of the Gaussian, and it hides the circles, as a second
+draw does for Holohan and Braghin (2021) at more cost. The last bits of a noisy sum could still tell the
+sum, and are rounded away after the noise is added (:mod:`tacit.training.step`). The proof is about
+real-valued noise, which floating point approximates, so the guarantee names the precision.
 
 >>> normal(Source(random_state=3), 3, torch.float64)
 tensor([..., ..., ...], dtype=torch.float64)
@@ -33,9 +33,9 @@ from torch import Tensor
 from tacit.randomness import Source
 
 _BLUR = 2.0**-6
-# Pairs drawn at a time: what stays in the cache of a core.
+# Pairs drawn at a time: as many as stay in the cache of a core.
 _PAIRS = 1 << 14
-# What numbers are computed in, and what radii, angles and blurs are drawn from.
+# By precision: the type of the numbers, and the integers that radii, angles and blurs are drawn as.
 _KINDS = {
     torch.float32: (np.float32, np.int64, np.int32, np.int16),
     torch.float64: (np.float64, np.int64, np.int64, np.int32),
@@ -45,7 +45,7 @@ _KINDS = {
 def normal(source: Source, count: int, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """Independent normal numbers of this standard deviation, blurred.
 
-    Computed by NumPy, whose calls cost less than PyTorch's: that counts where a model is small.
+    NumPy computes them, since its calls cost less than PyTorch's, which matters for a small model.
     """
     made = np.empty(count + count % 2, _KINDS[dtype][0])
     for start in range(0, len(made), 2 * _PAIRS):
@@ -72,7 +72,7 @@ class Ahead:
             self._drawn = _drawer().submit(normal, *arguments)
 
     def result(self) -> Tensor:
-        """The numbers, when they are there."""
+        """The numbers, as soon as they are drawn."""
         if self._drawn is None or self._process != os.getpid():
             return normal(*self._arguments)
         return self._drawn.result()
@@ -111,5 +111,5 @@ def _draws(
 
 @functools.cache
 def _per_step(real: Any, whole: Any) -> Any:
-    """What brings whole numbers of this kind to between −1 and 1."""
+    """The factor that brings integers of this type to between −1 and 1."""
     return real(-1 / np.iinfo(whole).min)

@@ -1,17 +1,18 @@
 """What a model has cost already: the private runs that its weights come from.
 
-A run that goes on from the weights of an earlier one on the same people has told about them what both told
-together, so its guarantee is of both. Runs are known by the numbers that their accounts draw at random, so
-that none counts twice, and their events are composed as one. They are found again
+A run that goes on from the weights of an earlier one on the same people releases, together with it, the
+composition of both, so its guarantee covers both. A run is known by the number that its account drew at
+random, so that none counts twice, and the events of all runs are composed as one. The runs of a model are
+found
 
 - by the parameter: whatever is done to it in place, and in whatever model it is used (:func:`mark`);
-- by the module that holds it, which a copy or a pickle of the model takes along;
-- by content: weights that were released in this process are known again by a few of their numbers,
+- by the module that holds it: a copy or a pickle of the model takes the mark along;
+- by content: weights that were released in this process are recognised by a few of their numbers,
   however they were carried from one model into another (:class:`Trace`);
-- by the file: :func:`tacit.training.save` and checkpoints write the runs down, and loading marks the model.
+- by the file: :func:`tacit.save` and checkpoints write the runs down, and loading marks the model.
 
-What cannot be followed, and is an assumption of every guarantee: weights that left the process by other
-means than these files, and weights that were copied and then changed.
+Two kinds of weights cannot be followed, and every guarantee assumes that there are none: weights that left
+the process by other means than these files, and weights that were copied and then changed.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ _NUMBERS = 8
 
 @dataclass(frozen=True)
 class Run:
-    """A private run, with the runs its weights came from; ``alone`` is what it promises by itself.
+    """A private run, with the numbers of the runs ``before`` it that its first weights came from.
 
-    ``disjoint``: it was declared that none of the people of the runs before were in this one.
+    ``alone`` is its guarantee if those first weights were public. ``disjoint``: it was declared that nobody
+    in this run was in one of the runs before.
     """
 
     number: str
@@ -75,7 +77,7 @@ def packed(runs: Iterable[Run]) -> str:
 
 
 def unpacked(text: str) -> tuple[Run, ...]:
-    """The runs that :func:`packed` put away, known from now on."""
+    """The runs that :func:`packed` wrote, remembered from now on."""
     return known(map(Run.from_json, json.loads(text)))
 
 
@@ -105,7 +107,7 @@ def of(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> tupl
 
 
 def marked(model: nn.Module) -> tuple[Run, ...]:
-    """The runs that a model is marked with, or else that its content tells."""
+    """The runs that a model is marked with; if there are none, those that its content tells."""
     return _with_before(_marks(model, list(_held(model)))) or of(model)
 
 
@@ -141,8 +143,9 @@ def _with_before(numbers: set[str]) -> tuple[Run, ...]:
 def composed(runs: Iterable[Run], delta: float) -> Guarantee:
     """What may be promised, at this δ where possible, about weights that come from these runs.
 
-    Runs on the same people compose; one that was declared to be of other people than all before it is
-    in parallel with them. Where the events have no common price at δ, their ε and δ are added up.
+    Runs on the same people compose. A run that was declared to be on other people than all runs before it
+    composes in parallel with them. Where no accountant can price the composed event at δ, the ε and the δ of
+    the runs are added up.
     """
     first, *later = runs
     event, before = first.alone.event, {first.number}
@@ -171,19 +174,19 @@ def composed(runs: Iterable[Run], delta: float) -> Guarantee:
 
 
 def void(model: nn.Module, number: str) -> None:
-    """Note that a run promises nothing after all, nor does whatever goes on from its weights."""
+    """Note that a run has lost its guarantee, and with it all weights that come from it."""
     run = _RUNS[number]
     mark(model, [replace(run, alone=replace(run.alone, epsilon=math.inf))])
 
 
 def check(runs: Iterable[Run], like: Guarantee) -> None:
-    """Refuse runs that promise something about others: what they cost together has no name."""
+    """Refuse runs under another relation or of another unit: their cost together cannot be stated."""
     for run in runs:
         if (run.alone.relation, run.alone.unit) != (like.relation, like.unit):
             raise InvalidValue(
                 "plan", f"{like.relation} of one {like.unit}",
                 f"for {run.alone.relation} of one {run.alone.unit}, as an earlier run on this model",
-                "What both cost together can be told only under one relation, of one unit.",
+                "The cost of both together can be stated only under one relation and for one unit.",
             )  # fmt: skip
 
 
@@ -192,7 +195,7 @@ def _flat(event: events.Event) -> tuple[events.Event, ...]:
 
 
 class Trace:
-    """The weights that a run releases, step by step: a few numbers of each, under the number of the run."""
+    """Notes the weights that a run releases at each step, as fingerprints of a few of their numbers."""
 
     def __init__(self, number: str, model: nn.Module) -> None:
         self._seen = _RELEASED.setdefault(number, array("Q"))
@@ -200,7 +203,7 @@ class Trace:
         self._start = {_print(each) for each in _held(model)}
 
     def note(self, more: Iterable[Tensor] = ()) -> None:
-        """Note the weights as they are now, unless a step has not changed them."""
+        """Note the weights as they are now, except those that are still as they were at the start."""
         for each in (*self._watched, *more):
             made = _print(each)
             if made is not None and made not in self._start:
@@ -220,7 +223,7 @@ def state_of(optimizer: torch.optim.Optimizer | None) -> Iterator[Tensor]:
 
 
 def _print(values: Tensor) -> int | None:
-    """A number that tells tensors of other content apart by a few entries; None where those are all alike."""
+    """A fingerprint of a tensor from a few of its entries; None where these entries are all alike."""
     if sharding.is_shard(values) or values.numel() < 2 or values.is_meta:
         return None
     some = values.detach()[_places(values.shape)].tolist()

@@ -1,4 +1,7 @@
-"""Plan: the public facts of a training run, and the noise and guarantee that follow from them."""
+"""Plan: the public facts of a training run, and the noise and guarantee that follow from them.
+
+This module needs no PyTorch: :class:`tacit.training.Trainer`, the report and ``tacit plan`` share one plan.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ CHARGES = ("run", "epoch")
 class Plan:
     """What a run of DP-SGD will do, fixed before any data are seen.
 
-    Give a target ``epsilon`` with ``delta``, and the noise is computed; or give
-    ``noise_multiplier``, and ``epsilon`` is. Everything here is public: ``population`` is the number
+    Give a target ``epsilon`` with ``delta``, and the plan computes the noise; or give
+    ``noise_multiplier``, and it computes ``epsilon``. Everything here is public: ``population`` is the number
     of examples as far as the public knows it, and is never read from the data.
 
     Guarantee. A step sums gradients clipped to ``clip_norm`` over a sample of the data, adds
@@ -33,15 +36,20 @@ class Plan:
     :mod:`tacit.training.sampling`. Abadi et al. 2016; the total is computed from privacy-loss
     distributions.
 
+    Steps. An epoch is population ÷ batch_size steps, and ``epochs`` of them are rounded, once, to the nearest
+    whole number of steps. Batches are samples of their own, so there is no rest of the data that would
+    need one more step: rounding up would only add noise and cost. ``steps`` is the number that the trainer
+    takes and the ledger is charged for.
+
     ==================  ================================================================================
     ``batch_size``      expected examples in a step; the sampling rate is batch_size ÷ population. With
-                        batch_size = population every step sees everything: DP gradient descent
-    ``epochs, steps``   one of them; an epoch is population ÷ batch_size steps, rounded
+                        batch_size = population every step sees all examples: DP gradient descent
+    ``epochs, steps``   how long the run is: give one of the two
     ``sampling``        "poisson"; "shuffle", without amplification; or "fixed" batches, which need
                         ``relation="replace_one"``, where the number of examples is public
-    ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": that of each of k parameters to
-                        clip_norm/√k. "automatic": every gradient normalised to just under clip_norm
-                        (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
+    ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": the gradient of each of k
+                        parameters to clip_norm/√k. "automatic": every gradient normalised to just under
+                        clip_norm (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
     ``charge``          "run": the whole run is charged at its start, at the tightest price. "epoch": each
                         epoch at its start, so that a run stopped early leaves the rest of the budget;
                         this needs a filter, hence more noise for the same ε
@@ -108,19 +116,24 @@ class Plan:
         if self.epochs is None:
             self._set("steps", _validate.count("steps", self.steps, 1))
         else:
-            epochs = _validate.positive("epochs", self.epochs)
-            self._set("steps", max(1, round(epochs * self.population / self.batch_size)))
+            self._set("steps", self.steps_in(self.epochs))
 
     def _find_noise(self) -> None:
         given = bool(self.epsilon), bool(self.noise_multiplier)
         if given == (True, True) or given == (False, False):
             raise InvalidValue(
-                "epsilon and noise_multiplier", (self.epsilon, self.noise_multiplier), "given one of the two"
-            )
+                "epsilon and noise_multiplier", (self.epsilon, self.noise_multiplier),
+                "one of the two, above 0",
+            )  # fmt: skip
         if self.epsilon:
             self._set("epsilon", _validate.epsilon(self.epsilon))
             self._set("noise_multiplier", self._by_filter() if self.charge == "epoch" else self._calibrated())
-            assert self.spent <= self.epsilon
+            if self.spent > self.epsilon:
+                raise CalibrationError(
+                    f"The noise that was found spends ε = {self.spent!r}, more than {self.epsilon!r}.",
+                    "This is a fault in tacit; give noise_multiplier instead, and please report it.",
+                    epsilon=self.epsilon, delta=self.delta,
+                )  # fmt: skip
         else:
             self._set("noise_multiplier", _validate.positive("noise_multiplier", self.noise_multiplier))
             self._set("epsilon", self.spent)
@@ -170,10 +183,14 @@ class Plan:
         """batch_size ÷ population."""
         return self.batch_size / self.population
 
+    def steps_in(self, epochs: float) -> int:
+        """The steps of so many epochs: epochs × population ÷ batch_size, to the nearest, at least 1."""
+        return max(1, round(_validate.positive("epochs", epochs) * self.population / self.batch_size))
+
     @property
     def steps_per_epoch(self) -> int:
-        """population ÷ batch_size, rounded."""
-        return max(1, round(self.population / self.batch_size))
+        """The steps of one epoch."""
+        return self.steps_in(1)
 
     @property
     def sampler(self) -> Sampler:
@@ -196,26 +213,26 @@ class Plan:
 
     @property
     def event(self) -> events.Event:
-        """What the whole run does."""
+        """The event of the whole run."""
         return self._made(self.noise_multiplier, self.steps)
 
     def stages(self) -> tuple[int, ...]:
-        """Steps of each charge: of the run, or of each epoch."""
+        """How many steps each charge pays for: all of the run, or those of an epoch."""
         size = self.steps if self.charge == "run" else self.steps_per_epoch
         full, rest = divmod(self.steps, size)
         return (size,) * full + ((rest,) if rest else ())
 
     def next_start(self, step: int) -> int:
-        """The first step from this one on at which a run may go on; shuffled epochs begin anew."""
+        """The first step, not before this one, at which a run may go on; a shuffled epoch is begun anew."""
         size = self.steps_per_epoch if self.sampling == "shuffle" else 1
         return min(self.steps, -(-step // size) * size)
 
     def event_of(self, steps: int) -> events.Event:
-        """What the first so many steps do."""
+        """The event of so many steps, from the first on."""
         return self._made(self.noise_multiplier, _validate.count("steps", steps, 1))
 
     def guarantee(self, noise: str = "float32") -> Guarantee:
-        """What may be promised about the model of this plan."""
+        """What may be promised about a model that was trained by this plan."""
         return Guarantee(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -235,7 +252,7 @@ class Plan:
 
 
 ASSUMPTIONS = (
-    "data set, collate function, augment and loops of one's own treat each example by itself, and accept any",
+    "data set, collate function, augment and loops of one's own accept any example, and treat it by itself",
     "model and loss accept any example, and keep none in globals, files, other threads or processes",
     "which examples a step saw, losses and gradient norms stay with the curator",
     "the weights at the start came from no private run but those counted here",

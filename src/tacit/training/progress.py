@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on."""
+"""What callbacks and the terminal are shown of a run while it goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit.training.step import Seen
+    from tacit.training.step import PrivateDiagnostics
     from tacit.training.trainer import Trainer
 
 _EPSILONS = 20
@@ -19,8 +19,9 @@ _EPSILONS = 20
 class Progress:
     """How far a run has come, as its callbacks see it.
 
-    ``step``, ``steps`` and :meth:`epsilon` may be published. ``seen`` may not: it holds the raw loss and
-    the clipped share of the last batch, for the curator's eyes, and is kept out of every file.
+    ``step``, ``steps`` and :meth:`epsilon` may be published. ``private_diagnostics`` must not be: it holds
+    the loss and the clipped share of the last batch, without noise, for the curator alone, and no file keeps
+    it.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -38,7 +39,7 @@ class Progress:
 
     @property
     def epoch(self) -> float:
-        """Steps taken in epochs."""
+        """How many epochs the steps taken make up."""
         return self.step / self.trainer.plan.steps_per_epoch
 
     def epsilon(self) -> float:
@@ -46,9 +47,9 @@ class Progress:
         return self.trainer.epsilon()
 
     @property
-    def seen(self) -> Seen | None:
-        """For the curator's eyes: the last batch, without noise."""
-        return self.trainer.seen
+    def private_diagnostics(self) -> PrivateDiagnostics | None:
+        """Loss and clipped share of the last batch, without noise: for the curator, never to be published."""
+        return self.trainer.private_diagnostics
 
     def stop(self) -> None:
         """End the run after this step."""
@@ -56,7 +57,7 @@ class Progress:
 
 
 class Bar:
-    """A bar with steps and ε so far, and the curator's own figures, marked as not for publication."""
+    """A bar with steps and ε so far, and the private diagnostics, marked as for the curator only."""
 
     def __init__(self, trainer: Trainer, wanted: bool | str | None) -> None:
         self.trainer = trainer
@@ -90,10 +91,10 @@ class Bar:
         if step >= self._next or step == self.trainer.plan.steps:
             self._next = step + self._every
             self._epsilon = self.trainer.epsilon()
-        seen = self.trainer.seen
+        figures = self.trainer.private_diagnostics
         private = ""
-        if seen is not None and self._private:
-            private = f"curator only: loss {seen.loss:.3f}, clipped {seen.clipped:.0%}"
+        if figures is not None and self._private:
+            private = f"curator only: loss {figures.loss:.3f}, clipped {figures.clipped:.0%}"
         self._bar.update(
             self._task, completed=step, public=f"ε {self._epsilon:.3f} δ {self.trainer.plan.delta:g}",
             private=private,
@@ -107,7 +108,7 @@ class Bar:
 
 
 class Interrupts:
-    """Within, the first Ctrl-C asks the run to stop after its step, and the second stops at once."""
+    """A context in which the first Ctrl-C stops the run after its current step, and the second at once."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -121,7 +122,7 @@ class Interrupts:
         return self
 
     def _first(self, number: int, frame: Any) -> None:
-        print("tacit: stopping after this step; once more to stop at once.", file=sys.stderr)
+        print("tacit: stopping after this step; press Ctrl-C again to stop at once.", file=sys.stderr)
         signal.signal(signal.SIGINT, self._before)
         self._stop()
 

@@ -1,17 +1,18 @@
-"""Which examples a step sees, and the event that makes of the step.
+"""Which examples a step sees, and the event that follows from how they are drawn.
 
 The sampler makes the event: each sampler states how its batches are drawn, and turns the event of
 one step into that of a run. None of them looks at an example's content. The draws come from
 OS entropy and stay secret, which is what amplification rests on. The rows of a batch are put in random
 order: :mod:`tacit.training.gradients.sums` says why.
 
-==========  ==========================================================  ============================
-sampling    a step sees                                                 charged as
-==========  ==========================================================  ============================
-poisson     each example independently with probability ``rate``        Poisson-sampled, each step
-shuffle     the examples that drew this step, one step for each, epoch  one release for each epoch
-fixed       a uniform subset of exactly ``batch_size``                  sampled without replacement
-==========  ==========================================================  ============================
+==========  =============================================================  ============================
+sampling    a step sees                                                    charged as
+==========  =============================================================  ============================
+poisson     each example independently with probability ``rate``           Poisson-sampled, each step
+shuffle     one part of the data: at the start of an epoch, each example   one release for each epoch
+            draws uniformly in which of the epoch's steps it is seen
+fixed       a uniform subset of exactly ``batch_size``                     sampled without replacement
+==========  =============================================================  ============================
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from numpy.typing import NDArray
 from tacit import events, randomness
 from tacit.randomness import Source
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
+"""The places in the data set of the examples of a batch."""
+Draw = Callable[[int], RowNumbers]
+"""From the number of a step to the rows it sees."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,9 @@ class Poisson:
     """Every example is in a batch with probability ``rate``, whatever else is in it.
 
     Adding an example to the data leaves the draws of all others as they were, so the size of the
-    data is no part of the argument and may stay private. A batch may be empty.
+    data is no part of the argument and may stay private. A batch may be empty. A step sees
+    rate × population examples on average, and no step is left over for a rest of the data: an epoch is as
+    many steps as make the expected number of passes nearest to 1.
     """
 
     rate: float
@@ -44,8 +50,8 @@ class Poisson:
         once = step if self.rate == 1 else events.PoissonSampled(self.rate, step)
         return events.Repeat(once, steps)
 
-    def draws(self, source: Source, rows: int) -> Callable[[int], Rows]:
-        """From the number of a step to the examples it sees."""
+    def draws(self, source: Source, rows: int) -> Draw:
+        """From the number of a step to the rows it sees, of ``rows`` in all."""
         chance = Fraction(self.rate)
         return lambda step: np.flatnonzero(randomness.bernoulli(source, chance, rows))
 
@@ -62,14 +68,14 @@ class Shuffle:
     per_epoch: int
 
     def event(self, step: events.Event, steps: int) -> events.Event:
-        """``steps`` steps, of which an example sees one in each epoch begun."""
+        """``steps`` steps, of which an example is seen in one of each epoch begun."""
         return events.Repeat(step, -(-steps // self.per_epoch))
 
-    def draws(self, source: Source, rows: int) -> Callable[[int], Rows]:
-        """From the number of a step to the examples it sees."""
+    def draws(self, source: Source, rows: int) -> Draw:
+        """From the number of a step to the rows it sees, of ``rows`` in all."""
         epoch, places = -1, np.empty(0, np.int64)
 
-        def draw(step: int) -> Rows:
+        def draw(step: int) -> RowNumbers:
             nonlocal epoch, places
             if step // self.per_epoch != epoch:
                 epoch = step // self.per_epoch
@@ -81,9 +87,10 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A uniform subset of exactly ``batch_size`` of ``population`` examples, afresh at every step.
+    """A uniform subset of exactly ``batch_size`` of ``population`` examples, drawn afresh at every step.
 
-    A replaced example is in the batch or not; the sensitivity inside is that of replacing one.
+    The relation is replace_one: a replaced example is in the batch or it is not, and where it is, the
+    sensitivity of the step is that of replacing one example.
     """
 
     batch_size: int
@@ -95,10 +102,10 @@ class Fixed:
             return events.Repeat(step, steps)
         return events.Repeat(events.SampledWithoutReplacement(self.batch_size, self.population, step), steps)
 
-    def draws(self, source: Source, rows: int) -> Callable[[int], Rows]:
-        """From the number of a step to the examples it sees."""
+    def draws(self, source: Source, rows: int) -> Draw:
+        """From the number of a step to the rows it sees, of ``rows`` in all."""
 
-        def draw(step: int) -> Rows:
+        def draw(step: int) -> RowNumbers:
             keys = source.words(rows)
             first = np.argpartition(keys, self.batch_size - 1)[: self.batch_size]
             return np.sort(first).astype(np.int64)
@@ -109,10 +116,13 @@ class Fixed:
 Sampler = Poisson | Shuffle | Fixed
 
 
-def disordered(source: Source, draw: Callable[[int], Rows]) -> Callable[[int], Rows]:
-    """The same draws, each in random order: in the order of the data, a row would move all after it."""
+def disordered(source: Source, draw: Draw) -> Draw:
+    """The same draws, each in random order.
 
-    def drawn(step: int) -> Rows:
+    In the order of the data, an added row would shift the places of all rows after it.
+    """
+
+    def drawn(step: int) -> RowNumbers:
         rows = draw(step)
         return rows[np.argsort(source.words(len(rows)))]
 

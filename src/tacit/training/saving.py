@@ -1,11 +1,11 @@
-"""Weights in safetensors files, with the guarantee inside."""
+"""Weights in safetensors files, with the guarantee and the digest of both in the file's metadata."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,10 @@ from safetensors.torch import save as _to_bytes
 from torch import Tensor, nn
 
 from tacit import schema
-from tacit.accounting import check_claim
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.guarantee import Guarantee
+from tacit.models.claims import checked_guarantee
+from tacit.models.container import Reading
 from tacit.training import past
 from tacit.training.isolation.checking import check_sound
 
@@ -25,18 +26,36 @@ PATH = str | os.PathLike[str]
 FORMAT = "1"
 
 
-def save(model: nn.Module, path: PATH, guarantee: Guarantee, *, overwrite: bool = False) -> None:
-    """Write a model's weights and buffers, and what may be promised about them, into one file.
+def save_weights(model: nn.Module, path: PATH, guarantee: Guarantee, *, overwrite: bool = False) -> None:
+    """Write a module's weights and buffers, and what may be promised about them, into one file.
 
-    Any safetensors reader finds the weights; the guarantee is in the file's metadata, with a digest of
-    the weights it is about, and with the runs that the weights come from (:mod:`tacit.training.past`).
-    A guarantee that promises more than these runs do together is refused.
+    This is for weights that are not in the hands of a trainer any more; after a run, ``tacit.save(trainer,
+    path)`` knows the guarantee. Any safetensors reader finds the weights; the guarantee is in the file's
+    metadata, with a digest of the weights it is about, and with the runs that the weights come from
+    (:mod:`tacit.training.past`). A guarantee that promises more than these runs do together is refused.
     """
     write(path, _state(model), kept_facts(model, guarantee), overwrite=overwrite)
 
 
-def kept_facts(model: nn.Module, guarantee: Guarantee) -> dict[str, str]:
-    """What a file says about a model's weights."""
+def load_weights(path: PATH, model: nn.Module) -> Guarantee:
+    """Put the weights of a file into a module of the same architecture, and return their guarantee.
+
+    The file is one that :func:`tacit.save` wrote of a trainer or a network, or :func:`save_weights`. Raises
+    :class:`tacit.errors.ModelUnreadable` for any other, for one that was altered, that holds no guarantee or
+    states less than its event costs, and :class:`tacit.errors.InvalidValue` where the module has other
+    parameters. Nothing is executed from the file. The module is marked with the private runs that its weights
+    come from, so that a further run states what all of them promise together.
+    """
+    tensors, facts, guarantee = read_model(path)
+    put(model, tensors)
+    past.mark(model, runs_of(tensors, facts, guarantee))
+    return guarantee
+
+
+def kept_facts(
+    model: nn.Module, guarantee: Guarantee, evaluations: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, str]:
+    """What the metadata of a file says about a module's weights."""
     check_sound(model)
     runs = past.marked(model)
     past.check(runs, guarantee)
@@ -49,20 +68,8 @@ def kept_facts(model: nn.Module, guarantee: Guarantee) -> dict[str, str]:
                 f"The weights come from {len(runs)} private run{'s' * (len(runs) > 1)}: save what the last "
                 "trainer promises.",
             )  # fmt: skip
-    return {"guarantee": guarantee.to_json(), "past": past.packed(runs)}
-
-
-def load(path: PATH, model: nn.Module) -> Guarantee:
-    """Put the weights of a file into ``model``, and return the guarantee that came with them.
-
-    Raises :class:`tacit.errors.ModelUnreadable` for a file that is not of :func:`save`, was altered,
-    or holds no guarantee, and :class:`tacit.errors.InvalidValue` where the model has other
-    parameters. Nothing is executed from the file.
-    """
-    tensors, facts, guarantee = read_model(path, "trainer.fit(..., resume=True)")
-    put(model, tensors)
-    past.mark(model, runs_of(tensors, facts, guarantee))
-    return guarantee
+    facts = {"guarantee": guarantee.to_json(), "past": past.packed(runs)}
+    return facts | ({"evaluations": json.dumps(evaluations, ensure_ascii=False)} if evaluations else {})
 
 
 def runs_of(
@@ -73,30 +80,17 @@ def runs_of(
     return runs or past.known([past.Run(f"file {_digest(tensors, facts)}", guarantee)])
 
 
-def read_model(path: PATH, resume: str) -> tuple[dict[str, Tensor], dict[str, str], Guarantee]:
-    """Tensors, facts and guarantee of a model's file; ``resume`` tells how to go on with a checkpoint."""
+def read_model(path: PATH) -> tuple[dict[str, Tensor], dict[str, str], Guarantee]:
+    """Tensors, metadata and guarantee of a model's file, not of a checkpoint."""
     tensors, facts = read(path)
     if "guarantee" not in facts:
         raise ModelUnreadable(
             f"{os.fspath(path)!r} is the checkpoint of a run, not a model.",
-            f"Go on with the run by {resume}, and save its model.",
+            "Go on with the run, by tacit train --resume or fit(..., resume=True), and save its model.",
             path=path,
         )
-    return tensors, facts, claimed(facts["guarantee"], path)
-
-
-def claimed(text: str, path: PATH) -> Guarantee:
-    """The guarantee that a file states, which must not be less than its event costs."""
-    guarantee = Guarantee.from_json(text)
-    try:
-        check_claim(guarantee)
-    except InvalidValue as error:
-        raise ModelUnreadable(
-            f"{os.fspath(path)!r} states less than its event costs: {error.problem}",
-            error.next_step,
-            path=path,
-        ) from None
-    return guarantee
+    with Reading(path):
+        return tensors, facts, checked_guarantee(facts["guarantee"])
 
 
 def write(path: PATH, tensors: Mapping[str, Tensor], facts: Mapping[str, str], *, overwrite: bool) -> None:
@@ -117,14 +111,14 @@ def read(path: PATH) -> tuple[dict[str, Tensor], dict[str, str]]:
     except (OSError, SafetensorError, ValueError) as error:
         raise ModelUnreadable(
             f"{name!r} cannot be read as safetensors: {error}.",
-            "Name a file that a trainer saved.",
+            "Name a file that tacit.save wrote of a trainer or a network.",
             path=path,
         ) from None
     digest = facts.pop("digest", None)
     if facts.get("tacit") != FORMAT or digest is None:
         raise ModelUnreadable(
             f"{name!r} holds weights but no guarantee.",
-            "Weights of unknown origin are not loaded; save them with trainer.save.",
+            "Weights of unknown origin are not loaded; save them with tacit.save(trainer, path).",
             path=path,
         )
     if _digest(tensors, facts) != digest:

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from tacit.randomness import Source
-from tacit.training import tree
+from tacit.training.batches import tree
+from tacit.training.batches.dataset import Pair
+from tacit.training.batches.memory import out_of_memory
 from tacit.training.clipping import Quantile
-from tacit.training.data import Pair
 from tacit.training.gradients.engine import Clipped, clipped_gradients, summed, wide
 from tacit.training.gradients.fallback import Loss
+from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.gradients.routes import forget
 from tacit.training.gradients.sums import BLOCK
 from tacit.training.isolation.selftest import check_apart, check_clipping, check_noise, finite_rows
-from tacit.training.losses import unnamed_bounds
-from tacit.training.memory import out_of_memory
 from tacit.training.noise import Ahead, normal
-from tacit.training.parallel.distributed import ALONE, Group
+from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
 from tacit.training.plan import Plan
 
 _TESTS = 10
@@ -31,10 +31,10 @@ _GRID_BITS = 6
 _MANY = 1 << 12
 
 
-class Seen:
-    """What the curator may look at and must not publish: no noise was added to it.
+class PrivateDiagnostics:
+    """Figures about the last batch for the curator, which must not be published: they have no noise.
 
-    Computed when it is asked for; NaN where the batch was empty.
+    Each is computed when it is asked for, and is NaN where the batch was empty.
     """
 
     def __init__(self, norms: Tensor, losses: Tensor, clip_norm: float) -> None:
@@ -42,12 +42,12 @@ class Seen:
 
     @property
     def examples(self) -> int:
-        """Examples in the batch."""
+        """How many examples were in the batch."""
         return len(self._norms)
 
     @property
     def loss(self) -> float:
-        """Their mean loss."""
+        """The mean loss of these examples."""
         return float(self._losses.double().mean()) if len(self._losses) else math.nan
 
     @property
@@ -59,25 +59,25 @@ class Seen:
 class PrivateStep:
     """Turns batches into private gradients in ``.grad``, one release at a time.
 
-    Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is
-    (Σ clipped gradients + N(0, (z·Δ)² I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of
-    noise multiplier z, of which the plan's event counts the times, rounded so that no last bit tells
-    what it was added to. Nothing else about the batch is kept but :class:`Seen`. The divisor is the
-    plan's, not the number of examples that came. Of several processes (``group``) each clips its own
-    examples and adds its share of the noise; the sum over all is what is released.
+    Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is (Σ clipped gradients + N(0, (z·Δ)²
+    I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of noise multiplier z, of which the plan's event
+    counts the times, rounded so that no last bit tells what it was added to. Nothing else about the batch is
+    kept but :class:`PrivateDiagnostics`. The divisor is the plan's batch_size, not the number of examples in
+    the batch. Of several processes (``group``) each clips its own examples and adds its share of the noise;
+    the sum over all is what is released.
 
-    An example whose gradient is not finite adds nothing. Of every pass it is proved that one example does
-    not change what another adds (:mod:`tacit.training.isolation`), or examples are computed one at a time,
-    as they are where ``alone``. At the first batch of two or more examples, and ten times in a run, the
-    step tests itself besides: on a few rows, one example must not change another's loss or gradient, the
-    clipped gradient must be that of plain backpropagation, and, at first, noise must have the stated
-    variance.
+    An example whose gradient is not finite adds nothing. Every pass is proved to keep examples apart, so that
+    none changes what another adds (:mod:`tacit.training.isolation`); a pass that cannot be proved, and every
+    pass if ``alone``, computes one example at a time. The step also tests itself, at the first batch of two
+    or more examples and ten times in a run: on a few rows, one example must not change another's loss or
+    gradient, the clipped gradient must be that of plain backpropagation, and, the first time, the noise must
+    have the stated variance.
     """
 
     def __init__(
         self, model: nn.Module, loss: Loss, plan: Plan, source: Source, *,
         physical_batch: int | None = None, views: int = 1, autocast: torch.dtype | None = None,
-        group: Group = ALONE, alone: bool = False,
+        group: ProcessGroup = ONE_PROCESS, alone: bool = False,
     ) -> None:  # fmt: skip
         self.group, self.alone = group, alone
         self.model, self.loss, self.plan, self.source = model, loss, plan, source
@@ -90,25 +90,33 @@ class PrivateStep:
         self._noise_tested = False
 
     @property
+    def noise_kind(self) -> str:
+        """How exact the noise is, as the guarantee states it: "float32", "float64" or "seeded"."""
+        if self.source.seeded:
+            return "seeded"
+        double = all(each.dtype == torch.float64 for each in self.model.parameters() if each.requires_grad)
+        return "float64" if double else "float32"
+
+    @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise on the sum, in units of its sensitivity."""
         if isinstance(self.plan.clipping, Quantile):
             return self.plan.clipping.noise_for_sum(self.plan.noise_multiplier, self.plan.batch_size)
         return self.plan.noise_multiplier
 
-    def release(self, parts: Iterable[Pair]) -> Seen:
+    def release(self, parts: Iterable[Pair]) -> PrivateDiagnostics:
         """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
         # Random layers draw from a generator of their own: how much they draw depends on the batch.
         with torch.random.fork_rng(devices=[]), self.group.whole(self.model):
             torch.default_generator.manual_seed(self.source.bits(63))
             ahead = self._drawn_ahead()
             total, norms, losses = self._summed(parts)
-        seen = Seen(norms, losses, self.clip_norm)
+        diagnostics = PrivateDiagnostics(norms, losses, self.clip_norm)
         self._add_noise(total, norms, ahead)
         self._releases += 1
         if self._releases % max(1, self.plan.steps // _TESTS) == 0:
             self._test_due = True
-        return seen
+        return diagnostics
 
     def _summed(self, parts: Iterable[Pair]) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Clipped sum, norms and losses of a batch."""
@@ -133,7 +141,7 @@ class PrivateStep:
         return total, _joined(norms), _joined(losses)
 
     def _first(self, waiting: list[Pair]) -> tuple[Clipped, list[Pair]]:
-        """The clipped sum of as many examples as fit into memory, and what is left."""
+        """The clipped sum of as many examples as fit into memory, and the examples that are left."""
         (inputs, targets), *rest = waiting
         while True:
             size = self.views * min(BLOCK, self.physical_batch or BLOCK)
@@ -181,7 +189,7 @@ class PrivateStep:
 
     @property
     def _steps(self) -> tuple[float, float]:
-        """The grid of what is released, and the standard deviation of this process's noise in steps of it."""
+        """The grid of the released numbers, and this process's standard deviation in steps of it."""
         scale = self.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm * self.clip_norm
         step = _grid(scale)
         return step, scale / math.sqrt(self.group.size) / step
@@ -238,7 +246,7 @@ class PrivateStep:
         return _common(wide(each.dtype) for each in self.model.parameters() if each.requires_grad)
 
     def _noisy_count(self, norms: Tensor) -> float:
-        """What moves clip_norm: the sum of 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
+        """The count that moves clip_norm, Σ 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
         if not isinstance(self.plan.clipping, Quantile):
             return 0.0
         finite = norms[norms.isfinite()]
@@ -267,10 +275,11 @@ def _common(dtypes: Iterable[torch.dtype]) -> torch.dtype:
 
 
 def _grid(scale: float) -> float:
-    """The distance of the numbers released, given the standard deviation of their noise: a power of 2.
+    """The spacing of the released numbers, a power of 2, given the standard deviation of their noise.
 
-    A sum and its noise leave their last bits in what is released, and they tell sums apart (Mironov 2012). On
-    a grid of a sixty-fourth of the noise or less all sums give the same numbers, with probabilities that what
-    floating point leaves out can hardly move; and beside the noise, the rounding is nothing.
+    The last bits of a noisy sum depend on the sum, and tell sums apart (Mironov 2012). After rounding to a
+    grid of a sixty-fourth of the noise or less, every sum can give every number of the grid, with
+    probabilities that the errors of floating point hardly change; the rounding is negligible beside the
+    noise.
     """
     return 2.0 ** (math.floor(math.log2(scale)) - _GRID_BITS)

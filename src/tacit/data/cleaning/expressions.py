@@ -17,7 +17,19 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
-from tacit.data.cleaning.rule import BLANKS, DAY, FALSE, LARGEST, NUMBER, TRUE, coded, kind_of, limits
+from tacit.data.cleaning.rule import (
+    BLANKS,
+    DAY,
+    FALSE,
+    FIRST_DAY,
+    LARGEST,
+    LAST_DAY,
+    NUMBER,
+    TRUE,
+    coded,
+    kind_of,
+    limits,
+)
 from tacit.errors import InvalidValue
 from tacit.schema import Column
 
@@ -91,7 +103,7 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
     elif family == "text":
         number = _number(value, engine)
     else:
-        number = value.cast("float64")
+        number = _nearest(value)
     if kind == "boolean":
         return ibis.cases((number == 1, True), (number == 0, False))
     return _whole(number) if kind == "code" else number
@@ -196,6 +208,14 @@ def _number(text: ir.StringValue, engine: str) -> ir.FloatingValue:
     return ibis.ifelse(plain, text, ibis.null("string")).try_cast("float64")
 
 
+def _nearest(number: ir.NumericValue) -> ir.FloatingValue:
+    """The nearest float64. DuckDB's own cast is not always, from decimals that take it more than 64 bits."""
+    stored = number.type()
+    if stored.is_decimal() and (stored.precision or 38) > 18:
+        return number.cast("string").try_cast("float64")
+    return number.cast("float64")
+
+
 def _truth(text: ir.StringValue) -> ir.BooleanValue:
     word = _stripped(text).lower()
     return ibis.cases((word.isin(TRUE), True), (word.isin(FALSE), False))
@@ -214,10 +234,11 @@ def _whole(number: ir.NumericValue) -> ir.IntegerValue:
 
 def _as_text(value: ir.Value, family: str) -> ir.StringValue:
     if family in ("float", "wide"):
-        value = _whole(value.cast("float64"))
+        value = _whole(_nearest(value))
     elif family == "integer":
         value = _whole(value)
-    return value.cast("string")
+    written = value.cast("string")
+    return ibis.cases((value.between(FIRST_DAY, LAST_DAY), written)) if family == "date" else written
 
 
 def _as_date(value: ir.Value, family: str) -> ir.DateValue:

@@ -135,7 +135,7 @@ def total(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _plain(value: np.generic) -> Any:
-    """A NumPy value as Python's own; a time beyond the years 1 … 9999 as the nearest one within."""
+    """A NumPy value as Python's own; of a time, another on the same day in the years 1 … 9999."""
     if isinstance(value, np.longdouble):
         with np.errstate(all="ignore"):
             return float(np.float64(value))
@@ -143,11 +143,11 @@ def _plain(value: np.generic) -> Any:
         return None
     if not isinstance(value, np.datetime64) or np.isnat(value):
         return value.item()
-    moment = value.item() if value.dtype == "datetime64[D]" else value.astype("datetime64[us]").item()
-    if isinstance(moment, datetime.date):
-        return moment
-    later = value.astype("datetime64[D]").astype(np.int64) > 0
-    return datetime.datetime.max if later else datetime.datetime.min
+    if value.dtype == "datetime64[D]" and isinstance(value.item(), datetime.date):
+        return value.item()
+    place = _EPOCH + int(_whole_days(np.array([value]))[0])
+    within = min(max(place, FIRST_DAY.toordinal()), LAST_DAY.toordinal())
+    return datetime.datetime.combine(datetime.date.fromordinal(within), datetime.time())
 
 
 def category(column: Column, key: str | int | None) -> Any:
@@ -198,11 +198,12 @@ class Values:
 def bounded(values: Values, column: Column) -> Float64:
     """A number, or a date in days since 1970, within its bounds; missing ones replaced, or NaN."""
     found = values.read(_days if column.type == "date" else numbers)
-    if column.missing is not None:
-        found = np.where(np.isnan(found), _as_number(column.missing), found)
-    if column.type == "integer":
-        found = np.floor(found)
-    return np.asarray(np.clip(found, *bounds_of(column)))
+    with np.errstate(all="ignore"):
+        if column.missing is not None:
+            found = np.where(np.isnan(found), _as_number(column.missing), found)
+        if column.type == "integer":
+            found = np.floor(found)
+        return np.asarray(np.clip(found, *bounds_of(column)))
 
 
 def bounds_of(column: Column) -> tuple[float, float]:
@@ -248,7 +249,8 @@ def _canonical(label: str) -> bool:
 def _is_whole(found: Array) -> NDArray[np.bool_]:
     if found.dtype.kind in "iu":
         return (found < LARGEST) & (found > -LARGEST)
-    return np.asarray((np.floor(found) == found) & (np.abs(found) < LARGEST))
+    with np.errstate(all="ignore"):
+        return np.asarray((np.floor(found) == found) & (np.abs(found) < LARGEST))
 
 
 def _whole_codes(stored: Array, column: Column, places: Mapping[Any, int]) -> Array:
@@ -269,9 +271,10 @@ def _looked_up(found: Array, places: Mapping[int, int], undeclared: int) -> Arra
     keys = np.array(sorted(places), dtype=np.int64)
     if found.dtype.kind == "u":
         found = np.minimum(found, np.uint64(2**62))
-    sought = found.astype(np.float64 if found.dtype.kind == "f" else np.int64)
-    near = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
-    same = keys[near] == sought
+    with np.errstate(all="ignore"):
+        sought = found.astype(np.float64 if found.dtype.kind == "f" else np.int64)
+        near = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+        same = keys[near] == sought
     codes[same] = np.array([places[int(key)] for key in keys])[near[same]]
     return codes
 
@@ -289,14 +292,29 @@ def numbers(stored: Array, read: Callable[[Any], float | None] = number) -> Floa
 def _days(stored: Array) -> Float64:
     """Days since 1970, NaN where there is no date."""
     if stored.dtype.kind == "M":
-        days = stored.astype("datetime64[D]")
-        return np.where(np.isnat(days), np.nan, days.astype(np.int64).astype(np.float64))
+        return np.where(np.isnat(stored), np.nan, _whole_days(stored).astype(np.float64))
 
     def since(value: Any) -> float | None:
         found = day(value)
         return None if found is None else _as_number(found)
 
     return _each(stored, since, math.nan, np.float64)
+
+
+_FINE = {"ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
+"""How many of these units a second has; only a part of the years 1 … 9999 can be told in them."""
+_FAR = np.array(["-20000-01-01", "20000-01-01"], dtype="datetime64[D]")
+
+
+def _whole_days(stored: Array) -> NDArray[np.int64]:
+    """Days since 1970, up to the year 20000: NumPy's own conversion overflows for the farthest times."""
+    unit, count = np.datetime_data(stored.dtype)
+    if unit in _FINE and count == 1:
+        seconds = np.floor_divide(stored.astype(np.int64), _FINE[unit])
+        return np.floor_divide(seconds, 86_400)
+    if unit not in _FINE:
+        stored = np.clip(stored, *_FAR.astype(stored.dtype))
+    return stored.astype("datetime64[D]").astype(np.int64)
 
 
 def _each(stored: Array, read: Callable[[Any], Any], absent: Any, dtype: Any) -> Array:
@@ -307,11 +325,10 @@ def _each(stored: Array, read: Callable[[Any], Any], absent: Any, dtype: Any) ->
         result = safely(value)
         return absent if result is None else result
 
-    if stored.dtype.kind in "mV":
+    if stored.dtype.kind in "mV" or (stored.dtype.kind == "M" and stored.dtype != "datetime64[D]"):
         return np.full(len(stored), absent, dtype)
     values = stored.tolist()
     if stored.dtype.kind == "M":
-        values = (stored if stored.dtype == "datetime64[D]" else stored.astype("datetime64[us]")).tolist()
         values = [value if isinstance(value, datetime.date) else None for value in values]
     kinds = set(map(type, values))
     if not kinds <= _PLAIN:

@@ -40,12 +40,13 @@ class CurvaturePurchase:
 
     @property
     def _mechanism(self) -> Gaussian | Norm:
-        moved = self.problem.unit.rows * self.problem.loss.curvature * histogram_sensitivity(self.problem.relation, 2)
+        problem = self.problem
+        moved = problem.unit.rows * problem.loss.curvature * histogram_sensitivity(problem.relation, 2)
         return euclidean_noise(moved, self.epsilon, self.delta)
 
     @property
     def event(self) -> events.Event:
-        """What it costs."""
+        """The event of the purchase."""
         return self._mechanism.event
 
     def buy(self, rows: ScaledRows, weights: Array, source: Source) -> Array:

@@ -49,14 +49,14 @@ class LinearRecipe(Recipe):
 
 
 class LinearModel(PrivateEstimator):
-    """Base of the private linear models: scores xᵀθ + constant, fitted with noise at one of several places."""
+    """Base of the private linear models: scores xᵀθ + constant, with noise at one of several places."""
 
     fits_without_noise = True
-    released = (
+    released: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
         "n_features_in_", "feature_names_in_",
     )  # fmt: skip
-    predicts_from = ("coef_", "intercept_", "bounds_")
+    predicts_from: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "bounds_")
     usual_penalty: ClassVar[float] = 1.0
     """The penalty of scikit-learn's model where none is given."""
 
@@ -112,7 +112,9 @@ class LinearModel(PrivateEstimator):
     def _planned_population(self) -> int | None:
         if self.population is None:
             return None
-        return USUAL_POPULATION if self.population == "dp" else _validate.count("population", self.population, 1)
+        if self.population == "dp":
+            return USUAL_POPULATION
+        return _validate.count("population", self.population, 1)
 
     def _penalty(self, space: Space) -> float | None:
         """λ for scaled rows, from C for rows as they are given."""
@@ -163,7 +165,7 @@ class LinearModel(PrivateEstimator):
         scaled = ScaledRows(rows.matrix, self._targets(np.asarray(rows.targets)), space, rows.keep)
         weights = self._without_noise(scaled, space) if place is None else place.solve(scaled, source)
         covariance = self._covariance(recipe, place, scaled, weights, source)
-        self._keep(*space.outside(weights))
+        self._keep(*space.unscaled(weights))
         self.bounds_ = None if self.bounds is None else np.array([space.lower, space.upper])
         if covariance is not None:
             self._keep_errors(space, covariance)
@@ -179,7 +181,7 @@ class LinearModel(PrivateEstimator):
 
     def _keep_errors(self, space: Space, covariance: Array) -> None:
         """Standard errors of coefficients and intercept, privacy noise included."""
-        coefficients, intercepts = space.outside(np.eye(space.width))
+        coefficients, intercepts = space.unscaled(np.eye(space.width))
         moved = np.column_stack([coefficients, intercepts]).T * self._target_scale()
         errors = np.sqrt(np.einsum("ij,jk,ik->i", moved, covariance, moved))
         self.coef_error_, self.intercept_error_ = errors[:-1], float(errors[-1])
@@ -209,7 +211,7 @@ class LinearModel(PrivateEstimator):
         return (("noise", self._noise().name), ("features", str(self.n_features_in_)))
 
     def _weights(self, names: Sequence[str]) -> tuple[Weight, ...]:
-        """Every coefficient, the largest first, with an interval that includes the privacy noise, if known."""
+        """Every coefficient, the largest first, with an interval that includes the privacy noise, if any."""
         values = np.atleast_2d(self.coef_)
         low, high = self._intervals(values)
         outputs = [str(label) for label in np.asarray(self.classes_).tolist()] if len(values) > 1 else [""]

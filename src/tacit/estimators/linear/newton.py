@@ -3,16 +3,13 @@
 J(Θ) = Σᵢ ℓ(xᵢᵀΘ, yᵢ) + ½ Σⱼ penaltyⱼ‖Θⱼ‖² + ⟨tilt, Θ⟩ is convex, and strongly so where all penalties are
 positive; then ‖∇J(Θ)‖ ≤ γ puts Θ within γ/min(penalty) of the minimum.
 
-Newton's method with a search along each step gets there from anywhere, in exact arithmetic. In float64 no
-gradient comes out smaller than its rounding, so the γ that is asked for is chosen, from public facts, above
-what rounding can leave (:func:`reachable`). Where Newton's method is slow, because a loss with a sharp
-corner and next to no penalty is all but piecewise linear, it is led there: corners are smoothed, as interior
-point methods do, or else the penalty is raised, much at first, then less and less, each minimum being the
-start for the next. The number of steps is not shown.
+Newton's method with a search along each step gets there from anywhere, in exact arithmetic. Where it is
+slow, because a loss with a sharp corner and next to no penalty is all but piecewise linear, it is led there:
+corners are smoothed, as interior point methods do, or else the penalty is raised, much at first, then less
+and less, each minimum being the start for the next. The number of steps is not shown.
 
-What then remains is rows that no analysis has met. They must not show in an error, since rows would
-decide on it: :func:`certified` gives zeros, a public constant, where the gradient was not reached.
-The proofs of the places that use it hold for all rows on which it is, which are all that are known.
+That it arrives in float64, on whatever rows, is not proven here: a proof that rests on the minimum takes it
+from :mod:`tacit.estimators.linear.certified`, which checks the point and has a second method.
 """
 
 from __future__ import annotations
@@ -26,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Loss, SmoothedHinge, Softmax
 from tacit.estimators.linear.rows import ScaledRows
 
-__all__ = ["certified", "minimise", "reachable"]
+__all__ = ["minimise"]
 
 Array = NDArray[np.float64]
 
@@ -40,15 +36,13 @@ DIRECT = 2_000
 """Up to this many coordinates the Hessian is formed and factored, beyond it only multiplied with."""
 SMALL = 64
 """The same where outputs mix, and there are as many coordinates for each."""
-ROWS = 100_000
-"""ScaledRows whose rounding, all in one direction, :func:`reachable` allows for; at random, the square of that."""
 STAGES, SMOOTHED, STAGE = 16, 24, 8.0
 """How many easier minima are sought on the way at most, where corners are smoothed too, and by what factor
 each is easier than the next."""
 
 
 class Data(Protocol):
-    """ScaledRows and their targets, block by block."""
+    """Rows and their targets, block by block."""
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """(rows, targets)."""
@@ -58,7 +52,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class _OneOutput:
-    """ScaledRows with the targets of one output."""
+    """Rows with the targets of one output."""
 
     rows: ScaledRows
     output: int
@@ -68,30 +62,6 @@ class _OneOutput:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-def reachable(loss: Loss, penalty: float, tilt: float, least: float, most: float) -> float:
-    """A gradient above ``least`` that float64 reaches, from public facts; refused where it exceeds ``most``.
-
-    A score xᵀΘ is rounded by about 2⁻⁵³‖Θ‖, a slope by ``curvature`` times that, and the sum of slopes by as
-    much for each of the rows. Since J at the minimum is at most J(0) = n·ℓ(0), the minimum has
-    ‖Θ‖ ≤ 2·tilt/penalty + √(2n·ℓ(0)/penalty), with ℓ(0) at most 1 + ln(outputs).
-    """
-    start = 2 * ROWS * (1 + math.log(loss.outputs)) * loss.outputs
-    length = 2 * tilt / penalty + math.sqrt(start / penalty)
-    found = max(least, 2.0**-53 * ROWS * (loss.lipschitz + loss.curvature * length))
-    if found > most:
-        raise InvalidValue(
-            "C", 1 / penalty, "smaller, or corner larger, for a minimum that float64 can find",
-            "Leave C out so that it is chosen.",
-        )  # fmt: skip
-    return found
-
-
-def certified(loss: Loss, rows: ScaledRows, penalty: Array, tilt: Array, tolerance: float) -> Array:
-    """Θ with ‖∇J(Θ)‖₂ ≤ ``tolerance``; zeros where none is found."""
-    found = minimise(loss, rows, penalty, tilt, tolerance)
-    return found if _Objective(loss, rows, penalty, tilt).reached(found, tolerance) else np.zeros_like(tilt)
 
 
 def minimise(loss: Loss, rows: ScaledRows, penalty: Array, tilt: Array, tolerance: float) -> Array:

@@ -1,7 +1,7 @@
-"""The private rows, brought into a public shape: clipped, scaled, coded, at most so many of each group.
+"""The private rows, scaled by public facts: clipped to bounds and norm, with an intercept, of length ≤ 1.
 
-Inside, every row is (x, intercept)/R with R its public norm bound, so that ‖row‖₂ ≤ 1. What is done to
-a row depends on that row alone, whatever it holds, and raises nothing.
+A scaled row is (x, intercept)/R, R being its public norm bound, so that its ℓ2 norm is at most 1. How a row
+is scaled depends on that row alone, and no value in it raises an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ScaledRows", "Space"]
 Array = NDArray[np.float64]
 
 BLOCK = 1 << 15
-"""ScaledRows prepared at a time where they are not all kept."""
+"""Rows prepared at a time where they are not all kept."""
 LARGEST = 1e150
 """Bounds and norms beyond this, or below one over it, are refused: squares would leave float64."""
 KEPT_BYTES = 1 << 28
@@ -31,7 +31,7 @@ KEPT_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class Space:
-    """How a raw row becomes an inside row: ((clip(x) − centre)/scale clipped to ``norm``, intercept)/R."""
+    """How a raw row is scaled: ((clip(x) − centre)/scale, clipped to ``norm``, intercept)/R."""
 
     lower: Array
     upper: Array
@@ -66,11 +66,11 @@ class Space:
 
     @property
     def width(self) -> int:
-        """How many coordinates an inside row has."""
+        """How many coordinates a scaled row has."""
         return self.lower.size + (self.intercept > 0)
 
-    def inside(self, block: NDArray[Any]) -> Array:
-        """The inside rows of raw rows; a row with a value that is not finite is all zeros."""
+    def scaled(self, block: NDArray[Any]) -> Array:
+        """The scaled rows of raw rows; a row with a value that is not finite is all zeros."""
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             raw = np.array(block, dtype=np.float64, order="C")
             finite = np.isfinite(raw).all(axis=1)
@@ -84,8 +84,8 @@ class Space:
         raw[~finite] = 0.0
         return raw
 
-    def outside(self, weights: Array) -> tuple[Array, Array]:
-        """Coefficients and intercepts for raw rows, from weights (width, outputs) for inside rows."""
+    def unscaled(self, weights: Array) -> tuple[Array, Array]:
+        """Coefficients and intercepts for raw rows, from weights (width, outputs) for scaled rows."""
         features = weights[: self.lower.size] / (self.scale * self.radius)[:, None]
         constant = weights[-1] * (self.intercept / self.radius) if self.intercept > 0 else 0.0
         intercepts = np.broadcast_to(constant - self.centre @ features, (weights.shape[1],))
@@ -93,7 +93,7 @@ class Space:
 
 
 class ScaledRows:
-    """Private inside rows and their targets, block by block, in one pass or many."""
+    """Private scaled rows and their targets, block by block, in one pass or many."""
 
     def __init__(
         self, matrix: NDArray[Any], targets: Array, space: Space, keep: NDArray[np.bool_] | None = None
@@ -107,7 +107,7 @@ class ScaledRows:
     def _prepare(self, size: int) -> Iterator[tuple[Array, Array]]:
         for start in range(0, len(self._matrix), size):
             part = slice(start, start + size)
-            rows, targets = self.space.inside(self._matrix[part]), self._targets[part]
+            rows, targets = self.space.scaled(self._matrix[part]), self._targets[part]
             dropped = np.asarray(~np.isfinite(targets).all(axis=1))
             if self._keep is not None:
                 dropped |= ~self._keep[part]

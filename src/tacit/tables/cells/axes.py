@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.schema import Column, Schema
-from tacit.tables.cells.values import Value, bounds_of, number_of, numeric
+from tacit.tables.cells.values import Value, bounds_of, number_of, numeric, value_of
 
 if TYPE_CHECKING:
-    from tacit.data.source import Source
+    from tacit.data.source import PrivateSource
 
-__all__ = ["Axis", "Bins", "Categories", "Grid", "bins_of", "key_axis"]
+__all__ = ["Axis", "Bins", "Categories", "Steps", "bins_of", "key_axis"]
 
 MOST_KEYS = 100_000
 """The most groups or cells one axis may have."""
@@ -45,11 +45,11 @@ class Axis:
         """What the cells are called."""
         raise NotImplementedError
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         """What the engine groups by."""
         raise NotImplementedError
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         """The cell of each key that the engine found, −1 for none."""
         raise NotImplementedError
 
@@ -68,17 +68,17 @@ class Categories(Axis):
     def labels(self) -> pd.Index:
         return pd.Index(list(self.names), name=self.column)
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         return source.key(table, self.column)
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         places = {name: place for place, name in enumerate(self.names)}
         found = [places.get(source.category(self.column, key), -1) for key in keys]
         return np.array(found, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Grid(Axis):
+class Steps(Axis):
     """Every step of a numeric column's scale."""
 
     value: Value
@@ -97,15 +97,15 @@ class Grid(Axis):
         return pd.Index([self.value.natural(scale.at(i)) for i in range(self.size)], name=self.column)
 
     @property
-    def _itself(self) -> bool:
-        """Whether to group by the value itself, which engines do faster than by an expression of it."""
+    def itself(self) -> bool:
+        """Whether the steps are the values themselves; engines group by them faster than by an expression."""
         return self.value.whole and self.value.scale.step == 1
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
-        return self.value.bounded(table) if self._itself else self.value.steps(table)
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
+        return self.value.bounded(table) if self.itself else self.value.steps(table)
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
-        lower = int(self.value.scale.lower) if self._itself else 0
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
+        lower = int(self.value.scale.lower) if self.itself else 0
         return _whole(keys - lower)
 
 
@@ -143,7 +143,7 @@ class Bins(Axis):
     def labels(self) -> pd.Index:
         return pd.IntervalIndex.from_breaks(list(self.names), closed="left", name=self.column)
 
-    def key(self, source: Source, table: ir.Table) -> ir.Value:
+    def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         number = numeric(table, self.column, self.type)
         width = self._width
         if width is not None and self.inside:
@@ -167,7 +167,7 @@ class Bins(Axis):
             self._search(number, middle, last),
         )
 
-    def index(self, source: Source, keys: pd.Series) -> NDArray[np.int64]:
+    def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:
         return _whole(keys)
 
 
@@ -183,11 +183,9 @@ def key_axis(schema: Schema, name: str) -> Axis:
         extra = () if column.other is None else (column.other,)
         return Categories(name, (*column.categories, *extra))
     if column.type in ("integer", "date") and column.bounds is not None:
-        from tacit.tables.cells.values import value_of
-
-        grid = Grid(value_of(schema, name, None))
-        if grid.value.scale.step == 1 and grid.size <= MOST_KEYS:
-            return grid
+        steps = Steps(value_of(schema, name, None))
+        if steps.value.scale.step == 1 and steps.size <= MOST_KEYS:
+            return steps
     raise InvalidValue(
         "by",
         name,

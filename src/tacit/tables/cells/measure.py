@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.cleaning.expressions import total
-from tacit.data.source import UNIT, Source
+from tacit.data.source import UNIT, PrivateSource
 from tacit.relations import Relation, Unit, histogram_sensitivity, sum_sensitivity
 from tacit.tables.cells.axes import Axis
 from tacit.tables.cells.values import Value
@@ -139,7 +139,9 @@ class Measurement:
         return (*(axis.size for axis in self.axes), cells)
 
 
-def measure(source: Source, table: ir.Table, unit: Unit, measurements: Sequence[Measurement]) -> list[Cells]:
+def measure(
+    source: PrivateSource, table: ir.Table, unit: Unit, measurements: Sequence[Measurement]
+) -> list[Cells]:
     """The exact cells of all measurements, those on the same axes in one query."""
     results: list[Cells | None] = [None] * len(measurements)
     for axes in dict.fromkeys(measurement.axes for measurement in measurements):
@@ -151,7 +153,9 @@ def measure(source: Source, table: ir.Table, unit: Unit, measurements: Sequence[
     return [cells for cells in results if cells is not None]
 
 
-def _prepared(source: Source, table: ir.Table, axes: Sequence[Axis], blocks: Sequence[Block]) -> ir.Table:
+def _prepared(
+    source: PrivateSource, table: ir.Table, axes: Sequence[Axis], blocks: Sequence[Block]
+) -> ir.Table:
     """Row by row: the keys, and the parts of each block as ``c<block>_<part>``.
 
     In two steps, so that the engine computes the steps of a value once, however often they are used.
@@ -196,7 +200,7 @@ def _inner_total(value: ir.IntegerValue) -> ir.IntegerScalar:
 
 
 def _rows(
-    source: Source, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
+    source: PrivateSource, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
 ) -> Iterator[Cells]:
     """Cells of rows: every row counts in full."""
     rows = _prepared(source, table, axes, blocks)
@@ -212,7 +216,7 @@ def _rows(
 
 
 def _people(
-    source: Source, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
+    source: PrivateSource, table: ir.Table, unit: Unit, axes: tuple[Axis, ...], blocks: Sequence[Block]
 ) -> Iterator[Cells]:
     """Cells of people: those with more than ``unit.rows`` rows are shrunk to that."""
     keys = [f"key{i}" for i in range(len(axes))]
@@ -285,7 +289,7 @@ def _whole(number: int) -> ir.IntegerScalar:
 class _Found:
     """The grouped result of a query, to be laid out on the axes; keys that are not public fall away."""
 
-    def __init__(self, source: Source, query: ir.Table, axes: tuple[Axis, ...]) -> None:
+    def __init__(self, source: PrivateSource, query: ir.Table, axes: tuple[Axis, ...]) -> None:
         self.frame = source.run(query)
         self.shape = tuple(axis.size for axis in axes)
         places = [axis.index(source, self.frame[f"key{i}"]) for i, axis in enumerate(axes)]

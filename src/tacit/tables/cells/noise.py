@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,17 +16,17 @@ from tacit.relations import Relation, Unit
 from tacit.tables.cells.measure import Measurement
 from tacit.tables.statistics.contrasts import Law
 
-__all__ = ["CellNoise", "Context", "Share", "shares"]
+__all__ = ["CellNoise", "Context", "IntegerNoise", "Share", "integer_noise", "shares"]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What every statistic needs to know about the table: relation, unit, random bits, public n."""
+    """The facts about a table that every statistic needs: relation, unit, random bits, public n."""
 
     relation: Relation
     unit: Unit
     random: RandomSource
-    rows: int | None
+    population: int | None
     concentrated: bool
     """Whether the ledger converts Rényi divergences, so that bounded range is worth more than pure ε."""
 
@@ -101,34 +101,46 @@ def _concentrated(epsilon: float, delta: float) -> float:
     return 0.5 / multiplier**2 * (1 - 1e-9)
 
 
+IntegerNoise = mechanisms.DiscreteLaplace | mechanisms.DiscreteGaussian
+
+
+def integer_noise(
+    share: Share,
+    context: Context,
+    *,
+    l1: float,
+    l2: float,
+    inverse_root: Callable[[float], float] = lambda number: 1 / math.sqrt(number),
+) -> IntegerNoise:
+    """The noise that a share buys on whole numbers: discrete Laplace for ε, discrete Gaussian for ρ.
+
+    ``l1`` and ``l2`` are how far one unit moves all numbers together, in either norm. The noise multiplier is
+    ``inverse_root(2ρ)``; ways to compute it differ in the last bit, which is part of the event.
+    """
+    if share.rho is None:
+        return mechanisms.DiscreteLaplace(math.ceil(l1), share.epsilon, random_state=context.random)
+    multiplier = inverse_root(2 * share.rho)
+    return mechanisms.DiscreteGaussian(l2, noise_multiplier=multiplier, random_state=context.random)
+
+
 @dataclass(frozen=True)
 class CellNoise:
     """Integer noise on the cells of one measurement."""
 
     measurement: Measurement
-    mechanism: mechanisms.DiscreteLaplace | mechanisms.DiscreteGaussian
+    mechanism: IntegerNoise
 
     @classmethod
     def bought(cls, measurement: Measurement, share: Share, context: Context, finer: int = 1) -> CellNoise:
-        """The noise that a share buys: discrete Laplace for ε, discrete Gaussian for ρ.
-
-        Each step of the measurement may be counted as ``finer`` of them.
-        """
-        relation, unit = context.relation, context.unit
-        if share.rho is None:
-            reach = finer * measurement.sensitivity(relation, unit, norm=1)
-            laplace = mechanisms.DiscreteLaplace(math.ceil(reach), share.epsilon, random_state=context.random)
-            return cls(measurement, laplace)
-        reach = math.nextafter(finer * measurement.sensitivity(relation, unit, norm=2), math.inf)
-        multiplier = 1 / math.sqrt(2 * share.rho)
-        return cls(
-            measurement,
-            mechanisms.DiscreteGaussian(reach, noise_multiplier=multiplier, random_state=context.random),
+        """The noise that a share buys. Each step of the measurement may be counted as ``finer`` of them."""
+        l1, l2 = (
+            finer * measurement.sensitivity(context.relation, context.unit, norm=norm) for norm in (1, 2)
         )
+        return cls(measurement, integer_noise(share, context, l1=l1, l2=math.nextafter(l2, math.inf)))
 
     @property
     def event(self) -> events.Event:
-        """What is charged."""
+        """The event that is charged."""
         return self.mechanism.event
 
     def __call__(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:

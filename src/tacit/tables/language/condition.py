@@ -1,8 +1,8 @@
-"""Conditions on rows: a tree read from text, checked against the schema, handed on as Ibis.
+"""Conditions on rows: a tree read from text, checked against the schema, translated to Ibis.
 
-Comparisons, ``and``, ``or``, ``not``, lists, ``is None`` and the four operations of arithmetic are
-all there is, so each condition depends on one row only. What can go wrong (a kind of value that
-does not fit, a category that was never declared) is found in the schema, before any data are read.
+A condition is made of comparisons, ``and``, ``or``, ``not``, lists, ``is None`` and the four operations of
+arithmetic, and of nothing else, so it depends on one row only. Its mistakes (a value of the wrong kind, a
+category that was never declared) are found in the schema, before any data are read.
 
 >>> from tacit.schema import Column, Schema
 >>> schema = Schema({"age": Column("integer", bounds=(17, 90))})
@@ -26,7 +26,17 @@ from tacit.errors import InvalidValue
 if TYPE_CHECKING:
     from tacit.schema import Schema
 
-__all__ = ["ARITHMETIC", "COMPARISONS", "Literal", "Name", "Node", "Operation", "date_of", "to_ibis"]
+__all__ = [
+    "ARITHMETIC",
+    "COMPARISONS",
+    "Expression",
+    "Literal",
+    "Name",
+    "Node",
+    "Operation",
+    "date_of",
+    "to_ibis",
+]
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -49,6 +59,28 @@ _KINDS = {"integer": "number", "number": "number", "boolean": "boolean", "date":
 _WORDS = {"number": "a number", "text": "text", "boolean": "true or false", "date": "a date"}
 
 
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A condition that was given as an Ibis expression; it equals itself alone.
+
+    Ibis expressions compare to expressions, not to true or false, so that a value cannot hold them as they
+    are.
+    """
+
+    given: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.given is other.given
+
+    def __hash__(self) -> int:
+        return id(self.given)
+
+    def __str__(self) -> str:
+        from ibis import Deferred
+
+        return repr(self.given) if isinstance(self.given, Deferred) else "a condition"
+
+
 @dataclass(frozen=True)
 class Name:
     """A column, by name; ``quoted`` if the name stood in quotation marks."""
@@ -68,7 +100,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Operation:
-    """What ``symbol`` makes of its parts; ``depth`` is how far the tree reaches below."""
+    """The operation ``symbol`` on its parts; ``depth`` is the height of the tree."""
 
     symbol: str
     parts: tuple[Node, ...]

@@ -19,12 +19,12 @@ from typing import Any
 from tacit.errors import InvalidValue
 from tacit.tables.language.condition import COMPARISONS, Literal, Name, Node, Operation
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "Parser", "Token"]
+__all__ = ["KEYWORDS", "MAX_DEPTH", "MAX_LENGTH", "Parser", "Token", "condition_of"]
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 32
 
-_KEYWORDS = ("and", "or", "not", "in", "is", "by", "where", "true", "false", "none", "null")
+KEYWORDS = ("and", "or", "not", "in", "is", "by", "where", "true", "false", "none", "null")
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 _SPELLINGS = {"=": "==", "<>": "!="}
 _CLOSING = {"(": ")", "[": "]"}
@@ -66,17 +66,30 @@ class Token:
         """The sign or, in lower case, the keyword that this is; else empty."""
         if self.kind == "sign":
             return _SPELLINGS.get(self.text, self.text)
-        return self.text.lower() if self.kind == "word" and self.text.lower() in _KEYWORDS else ""
+        return self.text.lower() if self.kind == "word" and self.text.lower() in KEYWORDS else ""
+
+
+def condition_of(text: str) -> Node:
+    """The condition that ``text`` states, and nothing after it."""
+    parser = Parser(text, named="where")
+    tree = parser.disjunction()
+    if parser.token.kind != "end":
+        raise parser.refuse("an operator or its end")
+    return tree
 
 
 class Parser:
-    """Reads a text from left to right; every method reads one rule of the grammar."""
+    """Reads a text from left to right; every method reads one rule of the grammar.
 
-    def __init__(self, text: str) -> None:
+    ``named`` is what error messages call the text: a question, or the condition of one.
+    """
+
+    def __init__(self, text: str, named: str = "question") -> None:
         if not isinstance(text, str):
-            raise InvalidValue("question", text, "text")
+            raise InvalidValue(named, text, "text")
         if len(text) > MAX_LENGTH:
-            raise InvalidValue("question", text[:40] + "…", f"at most {MAX_LENGTH} characters long")
+            raise InvalidValue(named, text[:40] + "…", f"at most {MAX_LENGTH} characters long")
+        self.named = named
         found = (Token(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text))
         self.text = text
         self.tokens = [*(token for token in found if token.kind != "space"), Token("end", "", len(text))]
@@ -89,8 +102,8 @@ class Parser:
         return self.tokens[self.next]
 
     def invalid(self, requirement: str, next_step: str = "") -> InvalidValue:
-        """An error about the question as a whole."""
-        return InvalidValue("question", self.text, requirement, next_step)
+        """An error about the text as a whole."""
+        return InvalidValue(self.named, self.text, requirement, next_step)
 
     def refuse(self, expected: str, hint: str = "") -> InvalidValue:
         """An error about the next token, where something else was expected."""
@@ -116,7 +129,7 @@ class Parser:
             raise self.refuse(expected)
 
     def sequence(self, opening: str, read: Callable[[], Any]) -> Iterator[Any]:
-        """What ``read`` finds between commas, up to the sign that closes ``opening``."""
+        """The values that ``read`` finds between commas, up to the sign that closes ``opening``."""
         closing = _CLOSING[opening]
         self._depth += 1
         self._check(self._depth)

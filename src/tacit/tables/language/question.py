@@ -1,4 +1,4 @@
-"""Questions as text: ``mean(hours) by sex where age >= 40``.
+"""Question: the base of every question, and how one is written as text and read from it.
 
     question   statistic(arguments, option=value) [by column, …] [where condition]
     condition  comparisons (== != < <= > >=, also chained), in (…), not in (…), is None, is not None,
@@ -8,82 +8,100 @@ Text stands in 'single quotes', a column whose name is not a plain word in "doub
 `backticks`; a quotation mark inside is written twice. ``=`` and ``<>`` are read as ``==`` and
 ``!=``. In a batch, ``weight=2`` gives a question twice the share of one without.
 
->>> question = parse("mean(hours) by sex where age >= 40")
->>> question.name, question.arguments, question.by, question.where
-('mean', ('hours',), ('sex',), 'age >= 40')
->>> parse("maen(hours)")
-Traceback (most recent call last):
-    ...
-tacit.errors.InvalidValue: question must be about a known statistic, ... Did you mean mean(column)? ...
+The fields of a question are its grammar. Those without ``kw_only`` stand in parentheses in their order, the
+others as ``option=value``; ``by`` and ``where`` follow the parentheses.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, ClassVar
 
+from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.tables.language.condition import Name, Node, date_of, to_ibis
-from tacit.tables.language.grammar import Parser
+from tacit.tables.language.condition import Expression
+from tacit.tables.language.grammar import Parser, condition_of
+from tacit.tables.language.kinds import COLUMNS, NUMBER, Kind, argument, name_text, plain
 
-if TYPE_CHECKING:
-    from tacit.schema import Schema
+__all__ = ["Catalogue", "Question", "column_names", "read"]
 
-__all__ = ["STATISTICS", "Form", "Question", "ask", "parse"]
-
-COLUMN = "a column"
-COLUMNS = "two columns or more"
-BOUNDS = "'dp' or [low, high]"
-WHOLE = "a whole number"
-NUMBER = "a number"
-NUMBERS = "a number or a list of numbers"
-EDGES = "a whole number or a list of edges"
-SWITCH = "True or False"
-INTERVAL = "a number or None"
+LONGEST_LABEL = 200
 
 
-@dataclass(frozen=True)
-class Form:
-    """How a statistic is asked for: its parameters in order, of which ``required`` are needed."""
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One question about private rows, as a value: what is asked, of which columns, among which rows.
 
-    usage: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    required: int = 0
-    options: Mapping[str, str] = field(default_factory=dict)
-    by: bool = False
+    ``str(question)`` is its text, and :func:`tacit.tables.questions.parse` reads the text back. Only what
+    the grammar has no words for cannot be written: a condition that is an Ibis expression, bounds that differ
+    by column, and edges at infinity.
+    """
+
+    where: Any = None
+    """The rows that count: the text of a condition, an Ibis expression of one row, or None for all."""
+    weight: float = argument(NUMBER, default=1.0)
+    """The share of a batch, compared with questions of weight 1; a question asked alone gets everything."""
+    label: str | None = field(default=None, compare=False)
+    """How the charge is called in the ledger, if not by the text of the question."""
+    written: str = field(default="", compare=False, repr=False)
+    """The text that the question was read from, if it was."""
+
+    name: ClassVar[str]
+    """The statistic, as the grammar and the methods of a table call it."""
+    usage: ClassVar[str]
+    """How it is asked for, as help and error messages show it."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.where, str):
+            condition_of(self.where)
+            self._keep("where", self.where.strip())
+        elif self.where is not None and not isinstance(self.where, Expression):
+            self._keep("where", Expression(self.where))
+        self._keep("weight", _validate.positive("weight", self.weight))
+
+    def _keep(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def arguments(cls) -> dict[str, Field[Any]]:
+        """The fields that stand in parentheses, in the order of the grammar: options last, then weight."""
+        known = [one for one in fields(cls) if "kind" in one.metadata]
+        return {one.name: one for one in sorted(known, key=lambda one: (one.kw_only, one.name == "weight"))}
+
+    @classmethod
+    def grouped(cls) -> bool:
+        """Whether there may be one answer for each group: ``by``."""
+        return any(one.name == "by" for one in fields(cls))
 
     @property
-    def known(self) -> dict[str, str]:
-        """Everything that may be given, and what it must be."""
-        return {**self.parameters, **self.options, "weight": NUMBER}
+    def groups(self) -> tuple[str, ...]:
+        """The columns that it groups by; none where there is a single answer."""
+        return ()
+
+    @property
+    def asked(self) -> str:
+        """The text of the question without its weight and its condition."""
+        return self._text("weight")
+
+    def _text(self, *left_out: str) -> str:
+        written = []
+        for name, one in self.arguments().items():
+            value = getattr(self, name)
+            if name in left_out or (one.default is not MISSING and value == one.default):
+                continue
+            text = kind_of(one).write(value)
+            written.append(f"{name}={text}" if one.kw_only else text)
+        groups = ", ".join(map(name_text, self.groups))
+        return f"{self.name}({', '.join(written)})" + (f" by {groups}" if groups else "")
+
+    def __str__(self) -> str:
+        return self._text() + ("" if self.where is None else f" where {self.where}")
 
 
-def _of_one(name: str) -> Form:
-    return Form(f"{name}(column)", {"column": COLUMN}, 1, {"bounds": BOUNDS}, by=True)
-
-
-def _of_several(name: str, **options: str) -> Form:
-    return Form(f"{name}(column, column)", {"columns": COLUMNS}, 1, options)
-
-
-_CHOSEN = {"bounds": BOUNDS, "interval": INTERVAL}
-STATISTICS: Mapping[str, Form] = {
-    "count": Form("count()", by=True),
-    "count_units": Form("count_units()"),
-    **{name: _of_one(name) for name in ("sum", "mean", "variance", "std")},
-    "median": Form("median(column)", {"column": COLUMN}, 1, _CHOSEN, by=True),
-    "quantile": Form("quantile(column, 0.25)", {"column": COLUMN, "q": NUMBERS}, 2, _CHOSEN, by=True),
-    "histogram": Form("histogram(column, 20)", {"column": COLUMN, "edges": EDGES}, 1),
-    "crosstab": _of_several("crosstab", margins=SWITCH),
-    "covariance": _of_several("covariance", bounds=BOUNDS),
-    "correlation": _of_several("correlation", bounds=BOUNDS),
-    "keys": Form("keys(column)", {"column": COLUMN}, 1),
-    "top": Form("top(column, 5)", {"column": COLUMN, "k": WHOLE}, 2),
-    "bounds": Form("bounds(column)", {"column": COLUMN}, 1),
-}
-"""Every statistic that can be asked for, and how."""
+Catalogue = Mapping[str, type[Question]]
+"""Questions by the names of their statistics."""
 
 _SYNONYMS = {
     "average": "mean",
@@ -94,105 +112,75 @@ _SYNONYMS = {
     "cov": "covariance",
     "corr": "correlation",
 }
-_KNOWN = "It starts with one of: " + ", ".join(STATISTICS) + "."
 
 
-@dataclass(frozen=True)
-class Question:
-    """One statistic asked for: what, of which columns, in which groups, among which rows.
+def kind_of(one: Field[Any]) -> Kind:
+    """The kind that a field of a question was declared with."""
+    found: Kind = one.metadata["kind"]
+    return found
 
-    ``arguments`` and ``options`` are those of the method of this ``name`` on a table or a batch;
-    ``where`` is the text of the condition, None for all rows.
+
+def column_names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several, each once."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    if not names or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise InvalidValue("columns", columns, "names of columns, each once")
+    return names
+
+
+def read(text: str, catalogue: Catalogue, defaults: Mapping[str, Any]) -> Question:
+    """The question that ``text`` asks, or :class:`tacit.errors.InvalidValue` that says where it fails.
+
+    ``defaults`` are values for options that a statistic has and the text leaves out.
     """
-
-    name: str
-    arguments: tuple[Any, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    by: tuple[str, ...] = ()
-    where: str | None = None
-    text: str = field(default="", compare=False)
-    condition: Node | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it is about, then those it groups by; those of its condition left out."""
-        first = self.arguments[:1]
-        return (*(first[0] if first and isinstance(first[0], tuple) else first), *self.by)
-
-
-def ask(target: Any, question: Question | str, schema: Schema, **terms: Any) -> Any:
-    """Put the question to a table or a batch of it: call its method, and return what that returns.
-
-    Columns and condition are first checked against the schema; no data are read here. ``terms``
-    go to the method as they are, such as ``epsilon`` for a table. The ledger shows the question as
-    it was written.
-    """
-    asked = parse(question) if isinstance(question, str) else question
-    columns = [schema[name] for name in asked.columns]
-    arguments, options = asked.arguments, dict(asked.options)
-    if arguments and columns[0].type == "date":
-        arguments = (arguments[0], *map(_dated, arguments[1:]))
-        options = {name: _dated(value) for name, value in options.items()}
-    if asked.by:
-        options["by"] = list(asked.by)
-    if asked.condition is not None:
-        options["where"] = to_ibis(asked.condition, schema, str(asked.where))
-    options["label"] = asked.text if len(asked.text) <= 200 else asked.text[:199] + "…"
-    return getattr(target, asked.name)(*arguments, **{**terms, **options})
-
-
-def _dated(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_dated, value))
-    return (date_of(value) or value) if isinstance(value, str) else value
-
-
-def parse(text: str) -> Question:
-    """The question that ``text`` asks, or :class:`tacit.errors.InvalidValue` that says where it fails."""
     parser = Parser(text)
-    name = _statistic(parser)
-    form = STATISTICS[name]
-    parser.expect("(", f"an opening parenthesis, as in {form.usage}")
+    kind = _statistic(parser, catalogue)
+    parser.expect("(", f"an opening parenthesis, as in {kind.usage}")
     given = list(parser.sequence("(", lambda: _argument(parser)))
     by: tuple[str, ...] = ()
     where: str | None = None
-    condition: Node | None = None
     while parser.token.kind != "end":
         if not by and parser.take("by"):
             by = _groups(parser)
-        elif condition is None and parser.take("where"):
+        elif where is None and parser.take("where"):
             start = parser.token.start
-            condition = parser.disjunction()
+            parser.disjunction()
             last = parser.tokens[parser.next - 1]
             where = text[start : last.start + len(last.text)]
         else:
             may_follow = {
-                "an operator": condition is not None,
-                "'by'": form.by and not by,
-                "'where'": condition is None,
+                "an operator": where is not None,
+                "'by'": kind.grouped() and not by,
+                "'where'": where is None,
             }
             words = ", ".join(word for word, possible in may_follow.items() if possible)
             raise parser.refuse(f"{words} or its end")
-    if by and not form.by:
-        able = ", ".join(name for name, other in STATISTICS.items() if other.by)
-        raise parser.invalid(f"without 'by', as {name} has no groups", f"These have: {able}.")
-    arguments, options = _fit(parser, form, given)
-    return Question(name, arguments, options, by, where, " ".join(text.split()), condition)
+    if by and not kind.grouped():
+        able = ", ".join(name for name, other in catalogue.items() if other.grouped())
+        raise parser.invalid(f"without 'by', as {kind.name} has no groups", f"These have: {able}.")
+    options = {name: value for name, value in defaults.items() if name in kind.arguments()}
+    options.update(_fit(parser, kind, given))
+    if by:
+        options["by"] = by
+    written = " ".join(text.split())
+    shortened = written if len(written) <= LONGEST_LABEL else written[: LONGEST_LABEL - 1] + "…"
+    return kind(**options, where=where, written=shortened)
 
 
-def _statistic(parser: Parser) -> str:
+def _statistic(parser: Parser, catalogue: Catalogue) -> type[Question]:
     token = parser.token
+    known = "It starts with one of: " + ", ".join(catalogue) + "."
     if token.kind == "end":
-        raise parser.invalid("a statistic, such as mean(age)", _KNOWN)
+        raise parser.invalid("a statistic, such as mean(age)", known)
     if token.kind != "word":
-        raise parser.refuse("the name of a statistic", _KNOWN)
+        raise parser.refuse("the name of a statistic", known)
     name = token.text.lower()
-    if name not in STATISTICS:
-        close = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, STATISTICS, n=1)
-        meant = f"Did you mean {STATISTICS[close[0]].usage}? " if close else ""
-        raise parser.invalid(f"about a known statistic, not {token.text[:40]!r}", meant + _KNOWN)
+    if name not in catalogue:
+        close = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, catalogue, n=1)
+        meant = f"Did you mean {catalogue[close[0]].usage}? " if close else ""
+        raise parser.invalid(f"about a known statistic, not {token.text[:40]!r}", meant + known)
     parser.next += 1
-    return name
+    return catalogue[name]
 
 
 def _argument(parser: Parser) -> tuple[str, Any]:
@@ -211,44 +199,22 @@ def _groups(parser: Parser) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _fit(parser: Parser, form: Form, given: list[tuple[str, Any]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments in the order of the method's parameters, and the options, each checked."""
-    takes = ", ".join(f"{name} ({kind})" for name, kind in form.known.items())
-    wrong = parser.invalid(f"of the form {form.usage}", f"It takes {takes}.")
+def _fit(parser: Parser, kind: type[Question], given: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The arguments by the names of their fields, each checked against its kind."""
+    known = kind.arguments()
+    takes = ", ".join(f"{name} ({kind_of(one).description})" for name, one in known.items())
+    wrong = parser.invalid(f"of the form {kind.usage}", f"It takes {takes}.")
     positional = [value for name, value in given if not name]
-    order = list(form.parameters)
-    if "columns" in order and positional and not isinstance(positional[0], tuple):
+    order = [name for name, one in known.items() if not one.kw_only]
+    if order and kind_of(known[order[0]]) is COLUMNS and len(positional) > 1:
         positional = [tuple(positional)]
     if len(positional) > len(order):
         raise wrong
     named = [*zip(order, positional, strict=False), *((name, value) for name, value in given if name)]
     found = dict(named)
-    if len(found) < len(named) or not form.known.keys() >= found.keys() >= {*order[: form.required]}:
+    required = {name for name, one in known.items() if one.default is MISSING}
+    if len(found) < len(named) or not known.keys() >= found.keys() >= required:
         raise wrong
-    values = {name: _checked(form.known[name], value, wrong) for name, value in found.items()}
-    return tuple(values.pop(name) for name in order if name in values), values
-
-
-def _checked(kind: str, value: Any, wrong: InvalidValue) -> Any:
-    """The value of an argument, if it is of this kind; a column by its name."""
-    plain = value.name if isinstance(value, Name) else value
-    if kind == COLUMNS and isinstance(value, tuple) and len(value) > 1:
-        return tuple(_checked(COLUMN, part, wrong) for part in value)
-    number, listed = type(value) in (int, float), _is_list(value)
-    fits = {
-        COLUMN: isinstance(plain, str),
-        BOUNDS: plain == "dp" or (listed and len(value) == 2),
-        WHOLE: type(value) is int,
-        NUMBER: number,
-        NUMBERS: number or listed,
-        EDGES: type(value) is int or listed,
-        SWITCH: isinstance(value, bool),
-        INTERVAL: number or value is None,
-    }
-    if not fits.get(kind, False):
+    if not all(kind_of(known[name]).accepts(value) for name, value in found.items()):
         raise wrong
-    return plain
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(type(part) in (int, float, str) for part in value)
+    return {name: plain(value) for name, value in found.items()}

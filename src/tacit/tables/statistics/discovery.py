@@ -1,4 +1,4 @@
-"""What is not declared, bought: the keys of a column, and the bounds of another."""
+"""Public facts that the schema does not declare, bought with noise: the keys of a column, its bounds."""
 
 from __future__ import annotations
 
@@ -13,23 +13,19 @@ import numpy as np
 import pandas as pd
 
 from tacit import events, mechanisms
-from tacit.data.source import UNIT, Source, text_of
-from tacit.errors import InvalidValue
+from tacit.data.source import UNIT, PrivateSource, text_of
+from tacit.errors import InvalidValue, TacitError
 from tacit.relations import Relation
 from tacit.tables.cells.axes import Bins
 from tacit.tables.cells.measure import Block, Measurement
 from tacit.tables.cells.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
-from tacit.tables.statistics.selection import Quantiles
-from tacit.tables.statistics.statistic import Cells, CellStatistic, Statistic, composed
+from tacit.tables.statistics.statistic import Cells, Expected, NoisyStatistic, Statistic, composed
 
 __all__ = ["BOUNDS_SHARE", "BoughtBounds", "Keys", "LearnedBounds", "exponents"]
 
 BOUNDS_SHARE = 0.2
 """The part of a share that bounds="dp" spends on finding bounds."""
-
-Answering = CellStatistic | Quantiles
-"""What bounds can be bought for."""
 
 FALSE_BIN = 0.01
 """How likely, at most, noise alone makes any empty bin count when bounds are sought."""
@@ -52,27 +48,27 @@ class Keys(Statistic):
     Under ``replace_one`` there are such keys on both sides, 2k in all, hence the factor 2.
     """
 
-    label: str
     column: str
     where: Any = field(default=None, compare=False)
-    discovering = True
 
-    def _noise(self, share: Share, context: Context) -> mechanisms.DiscreteLaplace:
+    @property
+    def discovering(self) -> bool:
+        return True
+
+    def with_noise(self, share: Share, context: Context) -> NoisyKeys:
+        keys = context.unit.rows
         factor = 1 if context.relation is Relation.ADD_REMOVE else 2
-        return mechanisms.DiscreteLaplace(factor * context.unit.rows, share.pure, random_state=context.random)
+        noise = mechanisms.DiscreteLaplace(factor * keys, share.pure, random_state=context.random)
+        return NoisyKeys(self, noise, share.delta, self.threshold(noise, share.delta, keys))
 
-    def threshold(self, share: Share, context: Context) -> int:
-        """The smallest τ with k·P(N ≥ τ−1) ≤ δ and P(N ≥ τ−1) ≤ 1 − e^(−1/s)."""
-        noise = self._noise(share, context)
+    def threshold(self, noise: mechanisms.DiscreteLaplace, delta: float, keys: int) -> int:
+        """The smallest τ with k·P(N ≥ τ−1) ≤ δ and P(N ≥ τ−1) ≤ 1 − e^(−1/s), for k keys to a unit."""
         rate = noise.epsilon / noise.sensitivity
-        allowed = min(share.delta / context.unit.rows, -math.expm1(-rate)) * (1 - 1e-9)
+        allowed = min(delta / keys, -math.expm1(-rate)) * (1 - 1e-9)
         reach = (math.log1p(math.exp(-rate)) + math.log(allowed)) / -rate
         return 1 + max(1, math.ceil(reach))
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        return events.Approximate(share.pure, share.delta)
-
-    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any]:
+    def read(self, source: PrivateSource, table: ir.Table, context: Context) -> Sequence[Any]:
         """The exact counts of all keys, in the columns ``key`` and ``n``."""
         kept = table[self.column].notnull()
         table = table.filter(kept if self.where is None else kept & self.where)
@@ -87,26 +83,45 @@ class Keys(Statistic):
             found = source.run(few.group_by("key").aggregate(n=few.count()))
         return [found.assign(key=[text_of(one) for one in found["key"]])]
 
-    def finish(self, cells: Sequence[Any], share: Share, context: Context) -> Answer:
+
+@dataclass(frozen=True)
+class NoisyKeys(NoisyStatistic):
+    """The keys of a column with the noise on their counts and the threshold that a shown key must reach."""
+
+    statistic: Keys
+    noise: mechanisms.DiscreteLaplace
+    delta: float
+    threshold: int
+
+    @property
+    def event(self) -> events.Event:
+        return events.Approximate(self.noise.epsilon, self.delta)
+
+    def expected(self, population: int | None) -> Expected:
+        half = float(self.noise.interval()[1])
+        return half, f"keys that fewer than about {self.threshold} units have stay unknown"
+
+    def answer(self, cells: Sequence[Any]) -> Answer:
         """The keys that pass, with their noisy counts, the most frequent first."""
-        noise = self._noise(share, context)
         exact = cells[0].sort_values("key", ignore_index=True)
-        noisy = noise(exact["n"].to_numpy(dtype=np.int64))
-        threshold = self.threshold(share, context)
-        passed = noisy >= threshold
+        noisy = self.noise(exact["n"].to_numpy(dtype=np.int64))
+        passed = noisy >= self.threshold
         order = np.argsort(-noisy[passed], kind="stable")
-        names = pd.Index(exact["key"][passed].to_numpy()[order], name=self.column)
+        names = pd.Index(exact["key"][passed].to_numpy()[order], name=self.statistic.column)
         counts = noisy[passed][order]
         return Answer(
             counts,
-            lambda confidence, simultaneous: self._interval(
-                noise, counts, threshold, (1 - confidence) / (max(1, counts.size) if simultaneous else 1)
+            lambda confidence, simultaneous: self.interval(
+                self.noise,
+                counts,
+                self.threshold,
+                (1 - confidence) / (max(1, counts.size) if simultaneous else 1),
             ),
             lambda numbers: pd.Series(numbers, index=names),
         )
 
     @staticmethod
-    def _interval(noise: mechanisms.DiscreteLaplace, counts: Any, threshold: int, miss: float) -> Any:
+    def interval(noise: mechanisms.DiscreteLaplace, counts: Any, threshold: int, miss: float) -> Any:
         """Where the true counts lie, given that the keys are shown.
 
         Shown is what noise lifted to the threshold τ: given that, a count near τ is rather too large. So
@@ -133,10 +148,6 @@ class Keys(Statistic):
         high = _last(few_enough, seen, seen + reach)
         low = -_last(lambda number: many_enough(-number), -seen, -np.maximum(seen - reach, 1))
         return np.where(many_enough(np.ones_like(seen)), 1, low), high
-
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        half = float(self._noise(share, context).interval()[1])
-        return half, f"keys that fewer than about {self.threshold(share, context)} units have stay unknown"
 
 
 def _log_tail(number: Any, rate: float) -> Any:
@@ -173,31 +184,56 @@ class LearnedBounds(Statistic):
     FALSE_BIN, or the bin with the largest count if none is: post-processing.
     """
 
-    label: str
     column: str
     type: str
     where: Any = field(default=None, compare=False)
 
+    @property
+    def bins(self) -> Bins:
+        """The bins between powers of two."""
+        return exponents(self.column, self.type)
+
     def measurements(self) -> Sequence[Measurement]:
-        return (Measurement(Block("count", (), self.where), (exponents(self.column, self.type),)),)
+        return (Measurement(Block("count", (), self.where), (self.bins,)),)
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        return CellNoise.bought(self.measurements()[0], share, context).event
+    def with_noise(self, share: Share, context: Context) -> NoisyBounds:
+        (measurement,) = self.measurements()
+        noise = CellNoise.bought(measurement, share, context)
+        return NoisyBounds(self, noise, measurement.mass(context.unit))
 
-    def bounds(self, cells: Cells, share: Share, context: Context) -> tuple[float, float]:
+
+@dataclass(frozen=True)
+class NoisyBounds(NoisyStatistic):
+    """Bounds with the noise on the histogram they are read from; ``mass`` steps are one row."""
+
+    statistic: LearnedBounds
+    noise: CellNoise
+    mass: int
+
+    @property
+    def event(self) -> events.Event:
+        return self.noise.event
+
+    @property
+    def threshold(self) -> int:
+        """The noisy count that a bin must exceed, in steps."""
+        return self.noise.half_width(1 - FALSE_BIN, self.statistic.bins.size)
+
+    def expected(self, population: int | None) -> Expected:
+        rows = self.threshold / self.mass
+        return None, f"powers of two; fewer than about {rows:.0f} values beyond a bound go unnoticed"
+
+    def bounds(self, cells: Cells) -> tuple[float, float]:
         """The bounds, from exact cells."""
-        axis = self.measurements()[0].axes[0]
-        assert isinstance(axis, Bins)
-        noise = CellNoise.bought(self.measurements()[0], share, context)
-        noisy = noise(cells)[..., 0]
-        passed = np.nonzero(noisy > noise.half_width(1 - FALSE_BIN, axis.size))[0]
+        edges = self.statistic.bins.edges
+        noisy = self.noise(cells)[..., 0]
+        passed = np.nonzero(noisy > self.threshold)[0]
         places = passed if passed.size else np.array([noisy.argmax()])
-        limit = 2 * axis.edges[-2]
-        low, high = axis.edges[places[0]], axis.edges[places[-1] + 1]
-        return max(low, -limit), min(high, limit)
+        limit = 2 * edges[-2]
+        return max(edges[places[0]], -limit), min(edges[places[-1] + 1], limit)
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        bounds = np.array(self.bounds(cells[0], share, context))
+    def answer(self, cells: Sequence[Cells]) -> Answer:
+        bounds = np.array(self.bounds(cells[0]))
         return Answer(bounds, self._no_interval, lambda pair: tuple(pair.tolist()))
 
     def _no_interval(self, confidence: float, simultaneous: bool) -> tuple[Any, Any]:
@@ -205,73 +241,79 @@ class LearnedBounds(Statistic):
             "confidence", confidence, "left out: bounds are powers of two around most values, not estimates"
         )
 
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        noise = CellNoise.bought(self.measurements()[0], share, context)
-        bins = self.measurements()[0].shape[0]
-        steps = noise.half_width(1 - FALSE_BIN, bins) / self.measurements()[0].mass(context.unit)
-        return None, f"powers of two; fewer than about {steps:.0f} values beyond a bound go unnoticed"
-
 
 @dataclass(frozen=True)
 class BoughtBounds(Statistic):
     """A statistic whose bounds are bought first, with BOUNDS_SHARE of its share.
 
     ``make`` builds the statistic proper from the bounds of each column. Both events are charged
-    before anything is read; that of the statistic does not depend on what the bounds turn out to be.
+    before anything is read; that of the statistic does not depend on the bounds that are found.
     """
 
-    label: str
     columns: tuple[tuple[str, str], ...]
-    make: Callable[[dict[str, tuple[float, float]]], Answering]
+    make: Callable[[dict[str, tuple[float, float]]], Statistic]
     where: Any = field(default=None, compare=False)
 
-    def _learned(self) -> list[LearnedBounds]:
-        return [LearnedBounds(self.label, column, kind, self.where) for column, kind in self.columns]
-
-    def _split(self, share: Share) -> tuple[Share, Share]:
-        return share.of(BOUNDS_SHARE / len(self.columns)), share.of(1 - BOUNDS_SHARE)
-
-    def _example(self) -> Answering:
-        return self.make({column: (0.0, 1.0) for column, _ in self.columns})
-
     @property
-    def selecting(self) -> bool:  # type: ignore[override]
-        return False
+    def learned(self) -> list[LearnedBounds]:
+        """The bounds of each column."""
+        return [LearnedBounds(column, kind, self.where) for column, kind in self.columns]
 
     def measurements(self) -> Sequence[Measurement]:
-        return [measurement for learned in self._learned() for measurement in learned.measurements()]
+        return [measurement for learned in self.learned for measurement in learned.measurements()]
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        first, rest = self._split(share)
-        return composed(
-            [
-                *(learned.event(first, context) for learned in self._learned()),
-                self._example().event(rest, context),
-            ]
+    def with_noise(self, share: Share, context: Context) -> NoisyBoughtBounds:
+        first, rest = share.of(BOUNDS_SHARE / len(self.columns)), share.of(1 - BOUNDS_SHARE)
+        example = self.make({column: (0.0, 1.0) for column, _ in self.columns})
+        return NoisyBoughtBounds(
+            self,
+            tuple(learned.with_noise(first, context) for learned in self.learned),
+            example.with_noise(rest, context).event,
+            lambda bounds: self.make(bounds).with_noise(rest, context),
         )
-
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Paid:
-        first, rest = self._split(share)
-        bounds = {
-            learned.column: learned.bounds(exact, first, context)
-            for learned, exact in zip(self._learned(), cells, strict=True)
-        }
-        return Paid(self.make(bounds), rest, bounds)
-
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        return None, f"depends on the bounds, which {BOUNDS_SHARE:.0%} of the budget buys"
 
 
 @dataclass(frozen=True)
-class Paid(Statistic):
-    """A statistic with the share that is left for it, and the bounds it was made with."""
+class NoisyBoughtBounds(NoisyStatistic):
+    """The noisy bounds of all columns, and ``proper``, which buys the statistic's own noise for bounds.
 
-    statistic: Answering
-    share: Share
+    ``proper_event`` is the event of the latter, which is charged before the bounds are known.
+    """
+
+    statistic: BoughtBounds
+    learned: tuple[NoisyBounds, ...]
+    proper_event: events.Event
+    proper: Callable[[dict[str, tuple[float, float]]], NoisyStatistic]
+
+    @property
+    def event(self) -> events.Event:
+        return composed([*(learned.event for learned in self.learned), self.proper_event])
+
+    def expected(self, population: int | None) -> Expected:
+        return None, f"depends on the bounds, which {BOUNDS_SHARE:.0%} of the budget buys"
+
+    def answer(self, cells: Sequence[Cells]) -> WithinBounds:
+        bounds = {
+            learned.statistic.column: learned.bounds(exact)
+            for learned, exact in zip(self.learned, cells, strict=True)
+        }
+        noisy = self.proper(bounds)
+        if noisy.event != self.proper_event:
+            raise TacitError("The noise of this answer is not what was charged.", "Please report this.")
+        return WithinBounds(noisy, bounds)
+
+
+@dataclass(frozen=True)
+class WithinBounds(NoisyStatistic):
+    """The statistic proper with its noise, within the bounds that were bought for it."""
+
+    noisy: NoisyStatistic
     bought: dict[str, tuple[float, float]]
 
-    def measurements(self) -> Sequence[Measurement]:
-        return self.statistic.measurements()
+    @property
+    def statistic(self) -> Statistic:  # type: ignore[override]
+        """The statistic proper."""
+        return self.noisy.statistic
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        return self.statistic.finish(cells, self.share, context)
+    def answer(self, cells: Sequence[Cells]) -> Answer | NoisyStatistic:
+        return self.noisy.answer(cells)

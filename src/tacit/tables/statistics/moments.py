@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,8 @@ from tacit.tables.cells.measure import Block, Measurement
 from tacit.tables.cells.values import Scale, Value, value_of
 from tacit.tables.statistics import intervals
 from tacit.tables.statistics.contrasts import Law, reach_of_sums
-from tacit.tables.statistics.postprocess import consistent, influences
-from tacit.tables.statistics.statistic import CellStatistic
+from tacit.tables.statistics.postprocess import consistent, influences, with_margins
+from tacit.tables.statistics.statistic import CellStatistic, laid_out
 
 __all__ = ["count", "covariance", "crosstab", "mean", "mean_of_known_n", "total", "variance"]
 
@@ -34,9 +35,7 @@ def _show(axes: Sequence[Axis], natural: Callable[[Any], Any] | None = None) -> 
         turned = values if natural is None else np.vectorize(natural, otypes=[object])(values)
         if not axes:
             return turned.item()
-        labels = [axis.labels() for axis in axes]
-        index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels)
-        series = pd.Series(turned.ravel(), index=index)
+        series = laid_out(turned, [axis.labels() for axis in axes])
         return series if natural is None else series.infer_objects()
 
     return show
@@ -51,21 +50,18 @@ def _show_table(axes: Sequence[Axis], margins: bool) -> Callable[[Array], Any]:
             labels = [pd.Index([*label, "All"], name=label.name) for label in labels]
         if len(axes) == 2:
             return pd.DataFrame(values, index=labels[0], columns=labels[1])
-        index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels)
-        return pd.Series(values.ravel(), index=index)
+        return laid_out(values, labels)
 
     return show
 
 
-def count(label: str, axes: tuple[Axis, ...], where: Any, mass: int) -> CellStatistic:
-    """How many rows, or in each cell of the axes: the cells themselves, ``mass`` steps to a row."""
+def count(axes: tuple[Axis, ...], where: Any, mass: int) -> CellStatistic:
+    """The number of rows in each cell of the axes: the cells themselves, ``mass`` steps to a row."""
     measurement = Measurement(Block("count", (), where), axes)
     return CellStatistic(
-        label,
         (measurement,),
         partial(_counts, mass=mass),
         _show(axes),
-        linear=True,
         unit_size=1 / mass if mass != 1 else 1.0,
         cells=True,
     )
@@ -76,19 +72,15 @@ def _counts(cells: Sequence[Array], mass: int) -> Array:
     return one[..., 0] if mass == 1 else one[..., 0] / mass
 
 
-def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins: bool) -> CellStatistic:
+def crosstab(axes: tuple[Axis, ...], where: Any, mass: int, margins: bool) -> CellStatistic:
     """A contingency table; with margins, one-way margins are measured too and made consistent.
 
     The margins are exact sums of the table's cells, with noise of their own. Half of the budget goes to the
-    table and half to its margins; least squares then gives the table that
-    agrees best with all of them (:func:`tacit.tables.statistics.postprocess.consistent`), and its sums.
+    table and half to its margins; least squares then gives the table that agrees best with all of them
+    (:func:`tacit.tables.statistics.postprocess.consistent`), and its sums.
     """
     if not margins:
-        plain = count(label, axes, where, mass)
-        return CellStatistic(
-            label, plain.parts, plain.estimate, _show_table(axes, False), linear=True,
-            unit_size=plain.unit_size, cells=True,
-        )  # fmt: skip
+        return replace(count(axes, where, mass), show=_show_table(axes, False))
     if len(axes) < 2:
         raise InvalidValue("margins", margins, "left out for a table of one column")
     subsets = [tuple(range(len(axes))), *((i,) for i in range(len(axes)))]
@@ -102,10 +94,7 @@ def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins:
     def estimate(cells: Sequence[Array]) -> Array:
         measured = {subset: part[..., 0] / mass for subset, part in zip(subsets, cells, strict=True)}
         table = consistent(measured, variances, shape)
-        lead = table.ndim - len(shape)
-        for axis in range(lead, table.ndim):
-            table = np.concatenate([table, table.sum(axis=axis, keepdims=True)], axis=axis)
-        return table
+        return with_margins(table, table.ndim - len(shape))
 
     def summed(table: Array) -> Sequence[Array]:
         others = [tuple(i for i in range(len(shape)) if i not in subset) for subset in subsets]
@@ -124,7 +113,6 @@ def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins:
         return values - reach, values + reach
 
     return CellStatistic(
-        label,
         parts,
         estimate,
         _show_table(axes, True),
@@ -137,9 +125,7 @@ def crosstab(label: str, axes: tuple[Axis, ...], where: Any, mass: int, margins:
     )
 
 
-def total(
-    label: str, schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any
-) -> CellStatistic:
+def total(schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any) -> CellStatistic:
     """The sum of a column, each value clipped to the bounds and rounded to whole steps."""
     shared = schema.unit.column is not None
     value = value_of(schema, column, bounds, "dense_around_zero" if shared else "around_zero")
@@ -147,19 +133,15 @@ def total(
         raise InvalidValue("column", column, "a number; dates have no sum")
     whole = value.whole and value.scale.step == 1
     return CellStatistic(
-        label,
         (Measurement(Block("total", (value,), where), axes),),
         lambda cells: cells[0][..., 0] if whole else cells[0][..., 0] * value.scale.step,
         _show(axes),
-        linear=True,
         unit_size=1.0 if whole else value.scale.step,
     )
 
 
-def mean(
-    label: str, schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any
-) -> CellStatistic:
-    """The mean of the values that are there; n is not needed, its noise is part of the cells."""
+def mean(schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any) -> CellStatistic:
+    """The mean of the values that are there; the noise on n is part of that on the cells."""
     value = value_of(schema, column, bounds, "dense")
     extent = _extent(value.scale)
 
@@ -168,7 +150,6 @@ def mean(
         return value.scale.lower + low * extent, value.scale.lower + high * extent
 
     return CellStatistic(
-        label,
         (Measurement(Block("mean", (value,), where), axes),),
         lambda cells: value.scale.lower + _first_moment(cells[0]) * extent,
         _show(axes, value.natural if value.type == "date" else None),
@@ -178,7 +159,7 @@ def mean(
     )
 
 
-def mean_of_known_n(label: str, schema: Schema, column: str, bounds: Any, rows: int) -> CellStatistic:
+def mean_of_known_n(schema: Schema, column: str, bounds: Any, population: int) -> CellStatistic:
     """The mean where n is public and no row is missing: the sum around the middle, over n.
 
     Each row adds 2a − S steps, between −S and S. Adding or removing one moves the sum by at most S half
@@ -186,20 +167,18 @@ def mean_of_known_n(label: str, schema: Schema, column: str, bounds: Any, rows: 
     """
     value = value_of(schema, column, bounds)
     middle = (value.scale.lower + value.scale.upper) / 2
-    size = value.scale.step / 2 / rows
+    size = value.scale.step / 2 / population
     return CellStatistic(
-        label,
         (Measurement(Block("centred", (value,))),),
         lambda cells: np.clip(middle + cells[0][..., 0] * size, value.scale.lower, value.scale.upper),
         _show((), value.natural if value.type == "date" else None),
-        linear=True,
         unit_size=size,
         rounding=_rounding(value),
     )
 
 
 def variance(
-    label: str, schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any, root: bool
+    schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where: Any, root: bool
 ) -> CellStatistic:
     """The sample variance, or its root."""
     value = value_of(schema, column, bounds, "fine")
@@ -221,7 +200,6 @@ def variance(
         return low * extent**2, high * extent**2
 
     return CellStatistic(
-        label,
         (Measurement(Block("square", (value,), where), axes),),
         estimate,
         _show(axes),
@@ -231,11 +209,11 @@ def variance(
 
 
 def covariance(
-    label: str, schema: Schema, columns: Sequence[str], bounds: Any, where: Any, scaled: bool
+    schema: Schema, columns: Sequence[str], bounds: Any, where: Any, scaled: bool
 ) -> CellStatistic:
     """The covariance or correlation matrix: a block of squares for each column, of products for each pair.
 
-    Each pair uses the rows in which both are there. The share is split evenly among the blocks.
+    Each pair uses the rows in which neither value is missing. The share is split evenly among the blocks.
     """
     given = bounds if isinstance(bounds, dict) else dict.fromkeys(columns, bounds)
     values = [value_of(schema, column, given.get(column), "fine") for column in columns]
@@ -293,7 +271,6 @@ def covariance(
 
     names = [value.column for value in values]
     return CellStatistic(
-        label,
         parts,
         estimate,
         lambda matrix: pd.DataFrame(matrix, index=names, columns=names),

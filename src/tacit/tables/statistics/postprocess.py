@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.mechanisms import without_negatives
+
 if TYPE_CHECKING:
     from tacit.tables.release import Answer
 
@@ -28,7 +30,7 @@ def non_negative(answer: Answer) -> Answer:
     The interval of a count is cut off at zero. That of a sum or a mean stays, for the truth may be negative.
     """
     inner = _inner(answer)
-    cells = _simplex(inner) if answer.cells and inner.ndim else np.maximum(inner, 0)
+    cells = without_negatives(inner) if answer.cells and inner.ndim else np.maximum(inner, 0)
 
     def interval(confidence: float, simultaneous: bool) -> tuple[Array, Array]:
         low, high = answer.interval(confidence, simultaneous)
@@ -64,22 +66,9 @@ def _containing(low: Array, high: Array, values: Array) -> tuple[Array, Array]:
     return np.minimum(low, values), np.maximum(high, values)
 
 
-def _simplex(cells: Array) -> Array:
-    """The nearest non-negative array with the same total, or with total 0 if that is negative.
-
-    max(x − λ, 0) for the λ that keeps the total (Held, Wolfe, Crowder 1974).
-    """
-    total = max(float(cells.sum()), 0.0)
-    ordered = np.sort(cells.ravel())[::-1].astype(float)
-    excess = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
-    kept = int(np.nonzero(ordered > excess)[0].max(initial=0))
-    result: Array = np.maximum(cells - excess[kept], 0) if total else np.zeros(cells.shape)
-    return result
-
-
-def with_margins(cells: Array) -> Array:
-    """The table with its sums appended along every axis."""
-    for axis in range(cells.ndim):
+def with_margins(cells: Array, lead: int = 0) -> Array:
+    """The table with its sums appended along every axis but the first ``lead`` ones."""
+    for axis in range(lead, cells.ndim):
         cells = np.concatenate([cells, cells.sum(axis=axis, keepdims=True)], axis=axis)
     return cells
 

@@ -1,17 +1,22 @@
 """Intervals of quantiles that hold for every data set: ends whose ranks were measured.
 
-A candidate that was chosen for its rank may lie anywhere, if few rows or many equal ones are around. So an
-end is not trusted but checked. Let g(e) = #(x < e) − qn, in rows. Every usual q-quantile of n values,
-whatever the convention, lies between the order statistics ⌊qn⌋ and ⌊qn⌋ + 2; so a low end e is valid if
-g(e) ≤ −1, and a high end e − 1 if g(e) ≥ 2.
+A candidate that was chosen for its rank may lie anywhere, if few rows or many equal ones are around. So the
+rank of an end is measured before the end is used. Let g(e) = #(x < e) − qn, in rows. Every usual q-quantile
+of n values, whatever the convention, lies between the order statistics ⌊qn⌋ and ⌊qn⌋ + 2; so a low end e is
+valid if g(e) ≤ −1, and a high end e − 1 if g(e) ≥ 2.
 
 For each quantile there are four ends: a near one and a far one on either side of the released value, at
-public parts of the way to a candidate that was chosen some rows farther out. They cut the rows into parts,
-which get noise of one histogram. From it every g is known but for a contrast of known noise (see
-:mod:`.contrasts`). The far end is accepted if the noise would explain an invalid one only with
-probability α/2, and then the near end by the same rule; where the far end is not accepted, the end is the
-column's bound. As g only grows with e, an invalid far end means that the near one is invalid too: so either
-side misses with probability α/2 at most, in whatever way the ends were found.
+public parts of the way to a candidate that was chosen some rows farther out. They cut the rows of a group
+into 4m + 1 parts for m quantiles, and the numbers of rows in the parts of all groups are one histogram: a
+row that is added moves one of them by one, a row that is replaced moves two, a person's rows as many as
+they weigh. So its sensitivity is that of any histogram, wherever the cuts are, and the part
+:data:`~tacit.tables.statistics.selection.RANK_SHARE` of the question's share buys its noise.
+
+From the noisy parts every g is known but for a contrast of known noise (see :mod:`.contrasts`). The far end
+is accepted if the noise would explain an invalid one only with probability α/2, and then the near end by
+the same rule; where the far end is not accepted, the end is the column's bound. As g only grows with e, an
+invalid far end means that the near one is invalid too: so either side misses with probability α/2 at most,
+in whatever way the ends were found.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from numpy.typing import NDArray
 from tacit.tables.cells.measure import FRACTIONS
 from tacit.tables.statistics.contrasts import Law, reach
 
-__all__ = ["Plan", "between"]
+__all__ = ["RankedEnds", "between"]
 
 Array = NDArray[Any]
 Whole = NDArray[np.int64]
@@ -45,8 +50,8 @@ BEFORE, AFTER = 1.0, 2.0
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Where the ends of intervals are put, and which of them are accepted.
+class RankedEnds:
+    """Where the ends of intervals are put, and which of them are accepted for their noisy ranks.
 
     ``law`` is the noise of a part in steps of 1/FRACTIONS rows; ``scales`` are those, in rows, of the choices
     that look for candidates farther out.
@@ -89,7 +94,7 @@ class Plan:
         farther = np.maximum(values + np.ceil(FAR * part * up).astype(np.int64) + 1, beyond + 1)
         return np.asarray(np.clip(np.stack([far, near, beyond, farther], axis=-1), 0, last + 1))
 
-    def ends(self, parts: Array, cuts: Whole, values: Whole, last: int) -> tuple[Whole, Whole]:
+    def accepted(self, parts: Array, cuts: Whole, values: Whole, last: int) -> tuple[Whole, Whole]:
         """The ends of every interval, as candidates; ``parts`` are the noisy rows between the cuts."""
         groups, number = values.shape
         order = np.argsort(cuts.reshape(groups, -1), axis=1, kind="stable")

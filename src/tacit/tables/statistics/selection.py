@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,22 +16,29 @@ from numpy.typing import NDArray
 from tacit import events, mechanisms
 from tacit.errors import InvalidValue
 from tacit.relations import Relation
-from tacit.tables.cells.axes import Axis, Grid
+from tacit.tables.cells.axes import Axis, Steps
 from tacit.tables.cells.measure import FRACTIONS, Block, Measurement
 from tacit.tables.cells.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
 from tacit.tables.statistics import ranks
-from tacit.tables.statistics.statistic import Cells, Statistic, composed
+from tacit.tables.statistics.statistic import (
+    Cells,
+    Expected,
+    NoisyStatistic,
+    Statistic,
+    composed,
+    laid_out,
+)
 
 __all__ = ["CANDIDATES", "MOST_TOUCHED", "Quantiles", "Top"]
 
 CANDIDATES = 16
 """log2 of the most candidates for a quantile."""
 
-LOCATED = 0.025
+END_SHARE = 0.025
 """The part of a quantile's share that each end of its interval is looked for with."""
 
-CHECKED = 0.2
+RANK_SHARE = 0.2
 """The part of a quantile's share that the ranks of these ends are measured with."""
 
 MOST_TOUCHED = 2**20
@@ -43,9 +51,10 @@ SUM_ROUNDED = 2.0**-17
 """What float64 adds to a count of up to 2^34 rows in fractions: twice half a unit in the last place of it."""
 
 
-def _chooser(
-    share: Share, context: Context, sensitivity: float, monotone: bool
-) -> mechanisms.Exponential | mechanisms.PermuteAndFlip:
+Chooser = mechanisms.Exponential | mechanisms.PermuteAndFlip
+
+
+def _chooser(share: Share, context: Context, sensitivity: float, monotone: bool) -> Chooser:
     """The exponential mechanism where its bounded range is worth more, else permute-and-flip.
 
     Under a filter that adds up ε's both cost the same and permute-and-flip errs less; under one that
@@ -58,7 +67,7 @@ def _chooser(
 
 @dataclass(frozen=True)
 class Quantiles(Statistic):
-    """Values below which given fractions of the rows lie, chosen on the grid of the column's bounds.
+    """Values below which given fractions of the rows lie, chosen on the steps between the column's bounds.
 
     Candidate v has the score −d, d = max(0, |L + E/2 − qn| − max(0, E/2 − b)), where L rows are below v, E in
     its cell and n in all: how many rows the middle of the cell is away from the quantile, except that a
@@ -77,22 +86,24 @@ class Quantiles(Statistic):
     Δ' ≥ Δ·rows + T(TARGET_ROUNDED + 2^−21 Δ'), for T ≤ :data:`MOST_TOUCHED`. The event is one
     choice per quantile.
 
-    The interval costs a quarter of the share, see :mod:`.ranks`: with little of it, two more
-    choices look for candidates some rows before and after the quantile, and the rest measures the ranks of
-    the ends made from them.
+    The interval costs a quarter of the share, see :mod:`.ranks`: with two times :data:`END_SHARE` of it, two
+    more choices look for candidates some rows before and after the quantile, and :data:`RANK_SHARE` measures
+    the ranks of the ends made from them, as one histogram.
     """
 
-    label: str
     axes: tuple[Axis, ...]
-    grid: Grid
+    steps: Steps
     fractions: tuple[float, ...]
     scalar: bool
     confidence: float | None
     where: Any = field(default=None, compare=False)
-    selecting = True
+
+    @property
+    def selecting(self) -> bool:
+        return True
 
     def measurements(self) -> Sequence[Measurement]:
-        return (Measurement(Block("count", (), self.where), (*self.axes, self.grid)),)
+        return (Measurement(Block("count", (), self.where), (*self.axes, self.steps)),)
 
     def _sensitivity(self, fraction: float, context: Context) -> float:
         reach = max(fraction, 1 - fraction)
@@ -111,67 +122,30 @@ class Quantiles(Statistic):
             return 1 if context.relation is Relation.ADD_REMOVE else 2
         return math.prod(axis.size for axis in self.axes)
 
-    def _choosers(self, share: Share, context: Context) -> dict[str, list[Any]]:
-        """One choice per fraction, for the value and for where to look for either end of its interval."""
-        parts = {"value": 1.0}
-        if self.confidence is not None:
-            parts = {"value": 1 - 2 * LOCATED - CHECKED, "low": LOCATED, "high": LOCATED}
-        return {
-            name: [
-                _chooser(share.of(part / len(self.fractions)), context, self._sensitivity(q, context), False)
-                for q in self.fractions
-            ]
-            for name, part in parts.items()
-        }
-
-    def _check(self, share: Share, context: Context) -> CellNoise:
-        """The noise on the rows between the ends, in fractions of a row."""
-        measurement = self.measurements()[0]
-        return CellNoise.bought(
-            measurement, share.of(CHECKED), context, FRACTIONS // measurement.mass(context.unit)
+    def choosers(self, share: Share, part: float, context: Context) -> tuple[Chooser, ...]:
+        """One choice for each fraction; they divide ``part`` of the share evenly."""
+        each = share.of(part / len(self.fractions))
+        return tuple(
+            _chooser(each, context, self._sensitivity(fraction, context), False)
+            for fraction in self.fractions
         )
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        parts = [one.event for choosers in self._choosers(share, context).values() for one in choosers]
-        if self.confidence is not None:
-            parts.append(self._check(share, context).event)
-        return composed(parts)
-
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        mass = self.measurements()[0].mass(context.unit)
-        groups = cells[0].reshape(-1, self.grid.size) * (FRACTIONS // mass)
-        choosers = self._choosers(share, context)
-        chosen = np.array([self._chosen(group, choosers["value"]) for group in groups])
-        values = self._laid_out(chosen)
+    def with_noise(self, share: Share, context: Context) -> NoisyQuantiles:
+        (measurement,) = self.measurements()
+        finer = FRACTIONS // measurement.mass(context.unit)
         if self.confidence is None:
-            return Answer(values, self._no_interval, self._show)
-        check = self._check(share, context)
-        scales = [_scale(one) for one in choosers["low"]]
-        plan = ranks.Plan(self.fractions, check.law, self.confidence, scales)
-        located = {
-            side: np.array([self._chosen(group, choosers[name], side * plan.located) for group in groups])
-            for name, side in (("low", -1), ("high", +1))
-        }
-        cuts = plan.cuts(chosen, located[-1], located[+1], self.grid.size - 1)
-        noisy = check(ranks.between(groups, cuts))
-        half = 0.0 if self.grid.value.whole and self.grid.value.scale.step == 1 else 0.5
-        low, high = (self._laid_out(end) for end in plan.ends(noisy, cuts, chosen, self.grid.size - 1))
-        ends = low - half, high + half
-        return Answer(
-            values,
-            lambda confidence, simultaneous: self._interval(ends, confidence, simultaneous),
-            self._show,
-        )
+            return NoisyQuantiles(self, finer, self.choosers(share, 1.0, context))
+        value = self.choosers(share, 1 - 2 * END_SHARE - RANK_SHARE, context)
+        low, high = (self.choosers(share, END_SHARE, context) for _ in range(2))
+        noise = CellNoise.bought(measurement, share.of(RANK_SHARE), context, finer)
+        scales = [_scale(choose) for choose in low]
+        ends = ranks.RankedEnds(self.fractions, noise.law, self.confidence, scales)
+        return NoisyQuantiles(self, finer, value, NoisyEnds(low, high, noise, ends))
 
-    def _laid_out(self, found: NDArray[Any]) -> NDArray[Any]:
-        shape = tuple(axis.size for axis in self.axes)
-        laid_out = found.reshape(*shape, len(self.fractions)).astype(float)
-        return laid_out[..., 0] if self.scalar else laid_out
-
-    def _chosen(
-        self, cells: NDArray[Any], choosers: Sequence[Any], offsets: NDArray[Any] | None = None
+    def chosen(
+        self, cells: NDArray[Any], choosers: Sequence[Chooser], offsets: NDArray[Any] | None = None
     ) -> NDArray[Any]:
-        """A candidate for each fraction, moved by as many rows. Put in order."""
+        """A candidate for each fraction, moved by ``offsets`` rows, in the order of the fractions."""
         moved = np.zeros(len(self.fractions)) if offsets is None else offsets
         picked = [
             choose(_scores(cells, FRACTIONS, fraction, float(offset), _scale(choose)))
@@ -182,8 +156,15 @@ class Quantiles(Statistic):
         ordered[places] = np.sort(picked)
         return ordered
 
-    def _show(self, values: NDArray[Any]) -> Any:
-        value = self.grid.value
+    def laid_out(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Candidates of all groups in the shape of the answer."""
+        shape = tuple(axis.size for axis in self.axes)
+        arranged = found.reshape(*shape, len(self.fractions)).astype(float)
+        return arranged[..., 0] if self.scalar else arranged
+
+    def show(self, values: NDArray[Any]) -> Any:
+        """Candidates as the user sees them: values of the column, one or a series."""
+        value = self.steps.value
         numbers = value.scale.at(values)
         natural: Any = np.clip(numbers, value.scale.lower, value.scale.upper)
         if value.type == "date":
@@ -195,16 +176,74 @@ class Quantiles(Statistic):
         labels = [axis.labels() for axis in self.axes]
         if not self.scalar:
             labels.append(pd.Index(list(self.fractions), name="quantile"))
-        index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels)
-        return pd.Series(natural.ravel(), index=index)
+        return laid_out(natural, labels)
+
+
+@dataclass(frozen=True)
+class NoisyEnds:
+    """The mechanisms of a quantile's interval: choices that look for either end, and noise on ranks."""
+
+    low: tuple[Chooser, ...]
+    high: tuple[Chooser, ...]
+    noise: CellNoise
+    ends: ranks.RankedEnds
+
+    @property
+    def events(self) -> list[events.Event]:
+        """The events of all of them."""
+        return [*(choose.event for choose in (*self.low, *self.high)), self.noise.event]
+
+
+@dataclass(frozen=True)
+class NoisyQuantiles(NoisyStatistic):
+    """Quantiles with their choices and, unless the interval was declined, with the mechanisms of its ends.
+
+    ``finer`` is how many steps of 1/FRACTIONS rows one step of the measurement is.
+    """
+
+    statistic: Quantiles
+    finer: int
+    choosers: tuple[Chooser, ...]
+    interval: NoisyEnds | None = None
+
+    @property
+    def event(self) -> events.Event:
+        values = [choose.event for choose in self.choosers]
+        return composed(values if self.interval is None else [*values, *self.interval.events])
+
+    def expected(self, population: int | None) -> Expected:
+        rows, step = _scale(self.choosers[0]) * math.log(20), self.statistic.steps.value.scale.step
+        return None, f"about ±{rows:.3g} rows in rank, and half a step of {step:g}"
+
+    def answer(self, cells: Sequence[Cells]) -> Answer:
+        made = self.statistic
+        groups = cells[0].reshape(-1, made.steps.size) * self.finer
+        chosen = np.array([made.chosen(group, self.choosers) for group in groups])
+        values = made.laid_out(chosen)
+        if self.interval is None:
+            return Answer(values, self._no_interval, made.show)
+        low, high = (made.laid_out(end) for end in self._ends(self.interval, groups, chosen))
+        half = 0.0 if made.steps.itself else 0.5
+        return Answer(values, partial(self._interval, (low - half, high + half)), made.show)
+
+    def _ends(self, bought: NoisyEnds, groups: Cells, chosen: Cells) -> tuple[Cells, Cells]:
+        """The ends of the interval around each chosen candidate, as candidates."""
+        made, ends, last = self.statistic, bought.ends, self.statistic.steps.size - 1
+        below, above = (
+            np.array([made.chosen(group, choosers, side * ends.located) for group in groups])
+            for choosers, side in ((bought.low, -1), (bought.high, +1))
+        )
+        cuts = ends.cuts(chosen, below, above, last)
+        return ends.accepted(bought.noise(ranks.between(groups, cuts)), cuts, chosen, last)
 
     def _interval(self, ends: tuple[Any, Any], confidence: float, simultaneous: bool) -> tuple[Any, Any]:
-        if confidence > (self.confidence or 0) or (simultaneous and ends[0].ndim):
+        paid = self.statistic.confidence
+        if confidence > (paid or 0) or (simultaneous and ends[0].ndim):
             raise InvalidValue(
                 "confidence",
                 confidence,
-                f"at most {self.confidence}, for each quantile by itself: that is what was paid for",
-                "Ask for the quantile with interval= another confidence.",
+                f"at most {paid}, for each quantile by itself: that is what was paid for",
+                "Ask for the quantile with confidence= another one.",
             )
         return ends
 
@@ -213,15 +252,11 @@ class Quantiles(Statistic):
             "confidence",
             confidence,
             "left out: this quantile was released without an interval",
-            "Ask with interval=0.95; it costs a quarter of the epsilon.",
+            "Ask with confidence=0.95; the interval costs a quarter of the epsilon.",
         )
 
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        rows = _scale(self._choosers(share, context)["value"][0]) * math.log(20)
-        return None, f"about ±{rows:.3g} rows in rank, and half a step of {self.grid.value.scale.step:g}"
 
-
-def _scale(choose: Any) -> float:
+def _scale(choose: Chooser) -> float:
     """b: by how many rows scores must differ for one candidate to be e times as likely as another."""
     return float(2 * choose.sensitivity / choose.epsilon)
 
@@ -249,41 +284,51 @@ class Top(Statistic):
     at most ``rows``. Under ``add_remove`` all counts move the same way.
     """
 
-    label: str
     axis: Axis
     k: int
     where: Any = field(default=None, compare=False)
-    selecting = True
+
+    @property
+    def selecting(self) -> bool:
+        return True
 
     def measurements(self) -> Sequence[Measurement]:
         return (Measurement(Block("count", (), self.where), (self.axis,)),)
 
-    def _chooser(self, share: Share, context: Context) -> Any:
+    def with_noise(self, share: Share, context: Context) -> NoisyTop:
         monotone = context.relation is Relation.ADD_REMOVE
         reach = context.unit.rows + (SUM_ROUNDED if context.unit.column is not None else 0.0)
-        return _chooser(share.of(1 / self.k), context, reach, monotone)
+        mass = self.measurements()[0].mass(context.unit)
+        return NoisyTop(self, mass, _chooser(share.of(1 / self.k), context, reach, monotone))
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        return composed([self._chooser(share, context).event] * self.k)
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        choose = self._chooser(share, context)
-        counts = cells[0][..., 0] / self.measurements()[0].mass(context.unit)
-        left = list(range(self.axis.size))
-        picked = [left.pop(choose(counts[left])) for _ in range(self.k)]
-        names = self.axis.labels()
-        return Answer(
-            np.array(picked),
-            self._no_interval,
-            lambda places: pd.Series(
-                [names[i] for i in places], index=pd.RangeIndex(1, self.k + 1, name="rank")
-            ),
-        )
+@dataclass(frozen=True)
+class NoisyTop(NoisyStatistic):
+    """The most frequent categories, with the choice that is made k times; ``mass`` steps are one row."""
+
+    statistic: Top
+    mass: int
+    choose: Chooser
+
+    @property
+    def event(self) -> events.Event:
+        return composed([self.choose.event] * self.statistic.k)
+
+    def expected(self, population: int | None) -> Expected:
+        reach = self.choose.sensitivity * (1 if self.choose.monotone else 2) / self.choose.epsilon
+        close = reach * math.log(20 * self.statistic.axis.size)
+        return None, f"counts closer than about {close:.3g} may trade places"
+
+    def answer(self, cells: Sequence[Cells]) -> Answer:
+        counts = cells[0][..., 0] / self.mass
+        left = list(range(self.statistic.axis.size))
+        picked = [left.pop(self.choose(counts[left])) for _ in range(self.statistic.k)]
+        return Answer(np.array(picked), self._no_interval, self._show)
+
+    def _show(self, places: NDArray[Any]) -> pd.Series:
+        names = self.statistic.axis.labels()
+        ranked = pd.RangeIndex(1, self.statistic.k + 1, name="rank")
+        return pd.Series([names[i] for i in places], index=ranked)
 
     def _no_interval(self, confidence: float, simultaneous: bool) -> tuple[Any, Any]:
         raise InvalidValue("confidence", confidence, "left out: a list of names has no interval")
-
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        choose = self._chooser(share, context)
-        reach = choose.sensitivity * (1 if choose.monotone else 2) / choose.epsilon
-        return None, f"counts closer than about {reach * math.log(20 * self.axis.size):.3g} may trade places"

@@ -1,4 +1,9 @@
-"""Statistics made of noisy cells: counts, tables, sums, means, variances, covariances."""
+"""Statistic and NoisyStatistic: what is computed, and the same with the noise that its share buys.
+
+A :class:`Statistic` is made of a question and public facts. :meth:`Statistic.with_noise` buys its mechanisms,
+once; the :class:`NoisyStatistic` that holds them names its event, foretells its error and makes the answer.
+Both are there before anything is read.
+"""
 
 from __future__ import annotations
 
@@ -10,56 +15,74 @@ from typing import Any
 
 import ibis.expr.types as ir
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from tacit import events
-from tacit.data.source import Source
+from tacit.data.source import PrivateSource
 from tacit.tables.cells.measure import Measurement
 from tacit.tables.cells.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
 from tacit.tables.statistics.contrasts import Law
 
-__all__ = ["CellStatistic", "Statistic", "composed"]
+__all__ = ["CellStatistic", "NoisyCells", "NoisyStatistic", "Statistic", "composed", "laid_out"]
 
 Array = NDArray[Any]
 Cells = NDArray[np.int64]
 Estimate = Callable[[Sequence[Array]], Array]
+Expected = tuple[float | None, str]
+"""The half-width of a 95 % interval, if public facts tell it, and a remark."""
 Enclosed = Callable[[Sequence[Array], Sequence[Law], float], tuple[Array, Array]]
 
 
 class Statistic:
-    """One question. It names its event before anything is read, then asks for cells, then answers.
+    """What one question computes, from public facts alone."""
 
-    :meth:`finish` returns the answer, or, where bounds had to be bought first, the statistic that goes on
-    with them.
-    """
+    @property
+    def selecting(self) -> bool:
+        """Whether it needs no noise on cells, only a choice among candidates."""
+        return False
 
-    label: str
-    selecting = False
-    """Whether it needs no noise on cells, only a choice among candidates."""
-    discovering = False
-    """Whether it needs a δ of its own."""
-    bought: dict[str, tuple[float, float]] | None = None
-    """The bounds that were bought for it, by column."""
+    @property
+    def discovering(self) -> bool:
+        """Whether it needs a δ of its own."""
+        return False
 
-    def event(self, share: Share, context: Context) -> events.Event:
-        """What is charged for this share."""
+    def with_noise(self, share: Share, context: Context) -> NoisyStatistic:
+        """The statistic with the mechanisms that its share of the budget buys."""
         raise NotImplementedError
 
     def measurements(self) -> Sequence[Measurement]:
-        """What the engine has to compute."""
+        """The cells that the engine has to compute."""
         return ()
 
-    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any] | None:
-        """What it reads by a query of its own, in place of measurements; None where it does not."""
+    def read(self, source: PrivateSource, table: ir.Table, context: Context) -> Sequence[Any] | None:
+        """The result of a query of its own, in place of measurements; None where it has none."""
         return None
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer | Statistic:
-        """The answer, from the exact cells of the measurements or from what was read."""
+
+class NoisyStatistic:
+    """A statistic with its mechanisms: its event, its expected error and its answer all come from them."""
+
+    statistic: Statistic
+    bought: dict[str, tuple[float, float]] | None = None
+    """The bounds that were bought for it, by column."""
+
+    @property
+    def event(self) -> events.Event:
+        """The event that is charged."""
         raise NotImplementedError
 
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        """The half-width of a 95 % interval, if public facts tell it, and a remark."""
+    def expected(self, population: int | None) -> Expected:
+        """How far off the answer will be, for a table of so many rows, if their number is known."""
+        raise NotImplementedError
+
+    def answer(self, cells: Sequence[Any]) -> Answer | NoisyStatistic:
+        """The answer, from the exact cells of the measurements or from what was read.
+
+        Where bounds had to be bought first, it is the noisy statistic that goes on with them, as a part of
+        the same event.
+        """
         raise NotImplementedError
 
 
@@ -80,19 +103,18 @@ class CellStatistic(Statistic):
     moves by at most its sensitivity, released with discrete Laplace or discrete Gaussian noise, each
     for its part of the share. The estimate is post-processing.
 
-    ``linear`` says that every number of the estimate is one cell times ``unit_size``; its interval is
-    then that of the noise. Otherwise ``enclosed`` finds intervals from the noisy cells, the distributions of
-    their noise, and the probability with which each may miss the truth, for whatever data (see
-    :mod:`.intervals`). ``rounding`` is how far rounding to steps can move the estimate, and
-    ``numbers`` how many of its numbers differ, where not all of them do.
+    ``enclosed`` finds intervals from the noisy cells, the distributions of their noise, and the probability
+    with which each may miss the truth, for whatever data (see :mod:`.intervals`). Where it is None, every
+    number of the estimate is one cell times ``unit_size``, and its interval is that of the noise.
+    ``rounding`` is how far rounding to steps can move the estimate, and ``numbers`` how many of its numbers
+    differ, where not all of them do. ``typical`` gives the cells of so many rows as they might be, for
+    foretelling the error.
     """
 
-    label: str
     parts: tuple[Measurement, ...]
     estimate: Estimate
     show: Callable[[Array], Any]
     weights: tuple[float, ...] = ()
-    linear: bool = False
     unit_size: float = 1.0
     rounding: float = 0.0
     enclosed: Enclosed | None = None
@@ -106,70 +128,75 @@ class CellStatistic(Statistic):
     def measurements(self) -> Sequence[Measurement]:
         return self.parts[:1] if self.summed else self.parts
 
-    def _noises(self, share: Share, context: Context) -> list[CellNoise]:
+    def with_noise(self, share: Share, context: Context) -> NoisyCells:
         weights = self.weights or (1.0,) * len(self.parts)
         total = math.fsum(weights)
-        return [
+        noises = tuple(
             CellNoise.bought(part, share.of(weight / total), context)
             for part, weight in zip(self.parts, weights, strict=True)
-        ]
-
-    def event(self, share: Share, context: Context) -> events.Event:
-        return composed([noise.event for noise in self._noises(share, context)])
-
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        noises = self._noises(share, context)
-        exact = self.summed(cells[0]) if self.summed else cells
-        noisy = [noise(part) for noise, part in zip(noises, exact, strict=True)]
-        values = self.estimate(noisy)
-        interval = (
-            partial(self._linear_interval, noises[0], values)
-            if self.linear
-            else partial(self._enclosing_interval, noises, noisy, values)
         )
-        whole = self.cells and self.parts[0].mass(context.unit) == 1
-        return Answer(values, interval, self.show, self.cells, whole, self.margins)
+        return NoisyCells(self, noises, whole=self.cells and self.parts[0].mass(context.unit) == 1)
 
-    def _linear_interval(
-        self, noise: CellNoise, values: Array, confidence: float, simultaneous: bool
+
+@dataclass(frozen=True)
+class NoisyCells(NoisyStatistic):
+    """A statistic made of cells, with the noise of each of its measurements."""
+
+    statistic: CellStatistic
+    noises: tuple[CellNoise, ...]
+    whole: bool
+    """Whether the true numbers are whole."""
+
+    @property
+    def event(self) -> events.Event:
+        return composed([noise.event for noise in self.noises])
+
+    def answer(self, cells: Sequence[Cells]) -> Answer:
+        made = self.statistic
+        exact = made.summed(cells[0]) if made.summed else cells
+        noisy = [noise(part) for noise, part in zip(self.noises, exact, strict=True)]
+        values = made.estimate(noisy)
+        return Answer(
+            values, partial(self._interval, noisy, values), made.show, made.cells, self.whole, made.margins
+        )
+
+    def _interval(
+        self, noisy: Sequence[Array], values: Array, confidence: float, simultaneous: bool
     ) -> tuple[Array, Array]:
-        width = noise.half_width(confidence, max(values.size, 1) if simultaneous else 1)
-        reach = width if self.unit_size == 1 else width * self.unit_size
-        return self._rounded(values - reach, values + reach)
+        made = self.statistic
+        numbers = (made.numbers or max(values.size, 1)) if simultaneous else 1
+        if made.enclosed is None:
+            width = self.noises[0].half_width(confidence, numbers)
+            reach = width if made.unit_size == 1 else width * made.unit_size
+            low, high = values - reach, values + reach
+        else:
+            laws = [noise.law for noise in self.noises]
+            low, high = made.enclosed(noisy, laws, (1 - confidence) / numbers)
+            low, high = np.minimum(low, values), np.maximum(high, values)
+        return (low - made.rounding, high + made.rounding) if made.rounding else (low, high)
 
-    def _rounded(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return (low - self.rounding, high + self.rounding) if self.rounding else (low, high)
-
-    def _enclosing_interval(
-        self,
-        noises: Sequence[CellNoise],
-        noisy: Sequence[Array],
-        values: Array,
-        confidence: float,
-        simultaneous: bool,
-    ) -> tuple[Array, Array]:
-        assert self.enclosed is not None
-        numbers = (self.numbers or max(values.size, 1)) if simultaneous else 1
-        low, high = self.enclosed(noisy, [noise.law for noise in noises], (1 - confidence) / numbers)
-        return self._rounded(np.minimum(low, values), np.maximum(high, values))
-
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        noises = self._noises(share, context)
-        if self.linear:
-            values = np.zeros(self.parts[0].shape[:-1])
-            low, high = self._linear_interval(noises[0], values, 0.95, False)
+    def expected(self, population: int | None) -> Expected:
+        made = self.statistic
+        groups = math.prod(made.parts[0].shape[:-1])
+        if made.enclosed is None:
+            values = np.zeros(made.parts[0].shape[:-1])
+            low, high = self._interval((), values, 0.95, False)
             return float((high - low).max(initial=0) / 2), ""
-        if self.typical is None:
+        if made.typical is None:
             return None, ""
-        if context.rows is None:
+        if population is None:
             return None, "depends on the number of rows: declare or guess it"
-        noisy = self.typical(context.rows)
-        values = self.estimate(noisy)
-        low, high = self._enclosing_interval(noises, noisy, values, 0.95, False)
-        groups = math.prod(self.parts[0].shape[:-1])
+        noisy = made.typical(population)
+        low, high = self._interval(noisy, made.estimate(noisy), 0.95, False)
         remark = (
-            f"if the {context.rows} rows fall evenly into {groups} groups"
+            f"if the {population} rows fall evenly into {groups} groups"
             if groups > 1
-            else (f"for {context.rows} rows spread over the bounds")
+            else f"for {population} rows spread over the bounds"
         )
         return float(np.max(high - low) / 2), remark
+
+
+def laid_out(values: Array, labels: Sequence[pd.Index]) -> pd.Series:
+    """Numbers on axes as a series, one entry for each combination of labels."""
+    index = labels[0] if len(labels) == 1 else pd.MultiIndex.from_product(labels)
+    return pd.Series(values.ravel(), index=index)

@@ -1,4 +1,4 @@
-"""How many people there are."""
+"""The number of people."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import ibis.expr.types as ir
 import numpy as np
 
-from tacit import events, mechanisms
-from tacit.data.source import Source
-from tacit.tables.cells.noise import Context, Share
+from tacit import events
+from tacit.data.source import PrivateSource
+from tacit.tables.cells.noise import Context, IntegerNoise, Share, integer_noise
 from tacit.tables.release import Answer
-from tacit.tables.statistics.statistic import Cells, Statistic
+from tacit.tables.statistics.statistic import Cells, NoisyStatistic, Statistic
 
 __all__ = ["UnitCount"]
 
@@ -22,35 +22,37 @@ __all__ = ["UnitCount"]
 class UnitCount(Statistic):
     """The number of different units that have a row; one unit moves it by at most 1, however many rows."""
 
-    label: str
     where: Any = field(default=None, compare=False)
 
-    def _noise(
-        self, share: Share, context: Context
-    ) -> mechanisms.DiscreteLaplace | mechanisms.DiscreteGaussian:
-        if share.rho is None:
-            return mechanisms.DiscreteLaplace(1, share.epsilon, random_state=context.random)
-        return mechanisms.DiscreteGaussian(
-            1.0, noise_multiplier=(2 * share.rho) ** -0.5, random_state=context.random
-        )
-
-    def event(self, share: Share, context: Context) -> events.Event:
-        return self._noise(share, context).event
-
-    def read(self, source: Source, table: ir.Table, context: Context) -> Sequence[Any]:
+    def read(self, source: PrivateSource, table: ir.Table, context: Context) -> Sequence[Any]:
         kept = table if self.where is None else table.filter(self.where)
         found = source.run(kept.aggregate(n=source.unit(kept).nunique().cast("int64")))
         return [found["n"].to_numpy(dtype=np.int64)]
 
-    def finish(self, cells: Sequence[Cells], share: Share, context: Context) -> Answer:
-        noise = self._noise(share, context)
-        noisy = noise(cells[0]).reshape(())
+    def with_noise(self, share: Share, context: Context) -> NoisyUnitCount:
+        noise = integer_noise(share, context, l1=1, l2=1.0, inverse_root=lambda number: number**-0.5)
+        return NoisyUnitCount(self, noise)
+
+
+@dataclass(frozen=True)
+class NoisyUnitCount(NoisyStatistic):
+    """The number of units with noise."""
+
+    statistic: UnitCount
+    noise: IntegerNoise
+
+    @property
+    def event(self) -> events.Event:
+        return self.noise.event
+
+    def expected(self, population: int | None) -> tuple[float | None, str]:
+        return float(self.noise.interval()[1]), ""
+
+    def answer(self, cells: Sequence[Cells]) -> Answer:
+        noisy = self.noise(cells[0]).reshape(())
 
         def interval(confidence: float, simultaneous: bool) -> tuple[Any, Any]:
-            low, high = noise.interval(confidence)
+            low, high = self.noise.interval(confidence)
             return noisy + low, noisy + high
 
         return Answer(noisy, interval, lambda numbers: numbers.item(), cells=True, whole=True)
-
-    def expected(self, share: Share, context: Context) -> tuple[float | None, str]:
-        return float(self._noise(share, context).interval()[1]), ""

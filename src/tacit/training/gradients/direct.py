@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.gradients.layers import Plain
 from tacit.training.gradients.tape import OtherRows, Pieces, Tape
 

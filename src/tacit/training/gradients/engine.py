@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from tacit.errors import EngineFailed, InvalidValue
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.clipping import Clipping, Flat, checked_clip_norm
 from tacit.training.gradients import rewrites, rules
 from tacit.training.gradients.direct import direct

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidValue, NotIsolated
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.program import prove_mapped
 from tacit.training.isolation.recording import Recording

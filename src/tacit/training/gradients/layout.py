@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.training.batches.memory import out_of_memory
 from tacit.training.isolation.recording import active
-from tacit.training.memory import out_of_memory
 
 _LARGE = 1 << 16
 STATISTICS = "statistics of groups"

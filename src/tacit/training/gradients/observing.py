@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from tacit.errors import InvalidValue
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.gradients.direct import QUESTIONS, Use, kind
 
 # Values of the data that come out as numbers of Python, as shapes, or as chosen rows.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tacit.errors import InvalidValue, NotIsolated
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.gradients import rewrites, rules
 from tacit.training.gradients.direct import Use, place
 from tacit.training.gradients.fallback import Loss, check_losses

@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from tacit.errors import SelfTestFailed
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.clipping import Clipping
 from tacit.training.gradients.engine import clipped_gradients
 from tacit.training.gradients.fallback import Loss

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.isolation.recording import Recording
 
 _LEFT_ALONE = ("torch.utils.data", "torch.distributed", "tacit.", "threading", "logging")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.training import tree
+from tacit.training.batches import tree
 from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.layers import Piece, Weights
 from tacit.training.gradients.routes import Parts, Routes

@@ -1,1 +1,3 @@
-"""Named architectures, fixed features for images, and trained networks as files."""
+"""Networks by name: architectures, fixed features for images, settings, and trained networks in files."""
+
+__all__: list[str] = []

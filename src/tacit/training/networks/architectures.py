@@ -21,7 +21,7 @@ _LARGE = 20
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings that suit an architecture at 60,000 examples, found on MNIST; each can be chosen anew."""
+    """How an architecture is made, and settings that suit it at 60,000 examples, found on MNIST."""
 
     make: Callable[[Shape, int], nn.Sequential]
     images: bool
@@ -40,8 +40,8 @@ def architecture(name: str, shape: Sequence[int], classes: int) -> nn.Sequential
 
     ``shape`` is that of one example, (channels, height, width) or (values,), and ``classes`` how many
     classes there are. Outputs are one score for each class. No layer lets examples mix, so each may be
-    given to :class:`tacit.training.Trainer` as it is; a name, a shape and a number depend on no data, and
-    cost nothing.
+    given to :class:`tacit.training.Trainer` as it is. A name, a shape and a number depend on no data, so that
+    the architecture costs nothing.
 
     ==============  ====================================================================================
     ``linear``      one linear layer: multinomial logistic regression
@@ -77,7 +77,7 @@ def recipe_of(name: str) -> Recipe:
 
 
 def fixed_part(network: nn.Sequential) -> nn.Sequential | None:
-    """The layers in front that nothing is trained in and that are worth computing once, or None."""
+    """The layers in front of the first trained one, if they are worth computing once; otherwise None."""
     trained = [place for place, layer in enumerate(network) if any(True for _ in layer.parameters())]
     return nn.Sequential(*list(network)[: trained[0]]) if isinstance(network[0], Scattering) else None
 
@@ -136,7 +136,7 @@ def _scattering(shape: Shape, classes: int) -> nn.Sequential:
 
 
 class _Block(nn.Module):
-    """Two normalised convolutions around which the input passes by."""
+    """A residual block of two normalised convolutions."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _Block(nn.Module):
             self.past = nn.Conv2d(before, width, 1, stride, bias=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The input and what the convolutions add to it."""
+        """The input plus the output of the convolutions."""
         ready = F.relu(self.first_norm(inputs))
         added = self.second(F.relu(self.second_norm(self.first(ready))))
         past: Tensor = self.past(inputs if isinstance(self.past, nn.Identity) else ready)
@@ -175,4 +175,4 @@ RECIPES = {
     "scattering": Recipe(_scattering, True, 8, batch_size=4096, epochs=20, lr=8.0, clip_norm=0.1),
     "resnet": Recipe(_resnet, True, 8, batch_size=1024, epochs=30, lr=2.0, clip_norm=0.1),
 }
-"""Every architecture there is by name."""
+"""All architectures by name."""

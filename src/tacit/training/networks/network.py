@@ -1,12 +1,11 @@
-"""Trained networks with what is known about them: kept in one file, and used without its maker's code."""
+"""Trained networks of named architectures: they predict, describe themselves, and are kept in one file."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.data.examples import Found, valid_labels
-from tacit.errors import InvalidValue, ModelUnreadable
+from tacit.errors import InvalidValue, ModelUnreadable, TacitError
+from tacit.events import Event
 from tacit.guarantee import Guarantee
+from tacit.models.claims import checked_evaluations
+from tacit.models.container import Reading
+from tacit.models.description import Description
+from tacit.models.registry import SAFETENSORS, register_reader, register_writer
 from tacit.training import past, saving
-from tacit.training.data import Examples, InMemory, Pair
+from tacit.training.batches.dataset import Examples, InMemory, Pair
 from tacit.training.networks.architectures import architecture, fixed_part
-from tacit.training.sampling import Rows
+from tacit.training.sampling import RowNumbers
 
 Array = NDArray[Any]
 
@@ -78,7 +82,7 @@ class Network:
     run: tuple[tuple[str, str], ...] = ()
     """What the run did, in words, for people to read."""
     guarantee_: Guarantee | None = None
-    evaluations: list[Mapping[str, Any]] = field(default_factory=list)
+    evaluations_: tuple[Any, ...] = ()
 
     @classmethod
     def new(cls, name: str, shape: Sequence[int], classes: Sequence[Any], prepare: Preparation) -> Network:
@@ -87,14 +91,19 @@ class Network:
         return cls(name, tuple(shape), tuple(classes), prepare, architecture(name, shape, len(classes)))
 
     @property
+    def event_(self) -> Event:
+        """The event of the private runs that the weights come from."""
+        return _trained(self.guarantee_).event
+
+    @property
     def title(self) -> str:
         """What it is, in a few words."""
         return f"{TITLES[self.architecture]} of {len(self.classes_)} classes"
 
-    @property
-    def tensors(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of what was trained, by name."""
-        return {name: tuple(each.shape) for name, each in self.model.named_parameters()}
+    def describe(self) -> Description:
+        """What may be said of it: architecture, run, classes, names and shapes of what was trained."""
+        shapes = tuple((name, tuple(each.shape)) for name, each in self.model.named_parameters())
+        return Description(self.title, self.made_of, tuple(self.classes_), tensors=shapes, run=self.run)
 
     @property
     def made_of(self) -> tuple[tuple[str, str], ...]:
@@ -117,11 +126,21 @@ class Network:
         fixed = fixed_part(self.model)
         return fixed, self.model if fixed is None else self.model[len(fixed) :]
 
+    def predict(self, inputs: Array) -> Array:
+        """The most probable class of each example; raises where the numbers of one are not finite."""
+        chances = self.predict_proba(inputs)
+        if not np.isfinite(chances).all():
+            advice = "predict_proba gives NaN for the examples concerned."
+            raise InvalidValue("inputs", "other numbers", "finite", advice)
+        best: Array = np.asarray(self.classes_)[chances.argmax(axis=1)]
+        return best
+
     def predict_proba(self, inputs: Array) -> NDArray[np.float64]:
         """The probability of each class for each example; NaN where the numbers of one are not finite.
 
-        How a product of matrices rounds an example may depend on how many there are, so that it is called
-        with blocks of one size, filled up with zeros; or of one example, where its place matters too.
+        The answer for an example does not depend on the others, to the last bit. A product of matrices may
+        round an example by how many there are, so the network is called with blocks of one size, filled up
+        with zeros; Fourier transforms round it by its place too, so there a block is one example.
         """
         parts = []
         size = 1 if self.architecture in _ROUNDED_BY_PLACE else _CHUNK
@@ -135,62 +154,107 @@ class Network:
                 parts.append(scores.numpy())
         return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
 
-    def save(self, path: saving.PATH, *, overwrite: bool = False) -> None:
-        """Write weights, guarantee and public facts into one safetensors file."""
-        if self.guarantee_ is None:
-            raise InvalidValue("network", "not trained", "trained first")
-        known = {
-            "architecture": self.architecture, "shape": self.shape, "classes": self.classes_,
-            "mean": self.prepare.mean, "std": self.prepare.std, "run": self.run,
-            "evaluations": self.evaluations,
-        }  # fmt: skip
-        facts = saving.kept_facts(self.model, self.guarantee_)
-        facts["network"] = json.dumps(known, ensure_ascii=False)
-        saving.write(path, self.model.state_dict(), facts, overwrite=overwrite)
-
 
 @dataclass(frozen=True)
-class Unnamed:
-    """Weights with a guarantee whose architecture is somebody's own code, as ``trainer.save`` writes them."""
+class Weights:
+    """Weights with a guarantee whose architecture is somebody's own code, so that no file can name it.
 
-    tensors: dict[str, tuple[int, ...]]
+    :func:`tacit.training.load_weights` puts them into a module.
+    """
+
+    tensors: Mapping[str, Tensor]
+    facts: Mapping[str, str]
     guarantee_: Guarantee
-    title: str = "network"
-    run: tuple[tuple[str, str], ...] = ()
-    classes_: tuple[Any, ...] = ()
-    evaluations: tuple[Mapping[str, Any], ...] = ()
+    evaluations_: tuple[Any, ...] = ()
 
     @property
-    def made_of(self) -> tuple[tuple[str, str], ...]:
-        """Public facts about the network, in words."""
-        count = sum(math.prod(shape) for shape in self.tensors.values())
-        return (("architecture", "not named in the file"), ("parameters and buffers", f"{count:,}"))
+    def event_(self) -> Event:
+        """The event of the private runs that the weights come from."""
+        return self.guarantee_.event
+
+    def describe(self) -> Description:
+        """What may be said of them: how many numbers, and the names and shapes of the tensors."""
+        count = sum(each.numel() for each in self.tensors.values())
+        facts = (("architecture", "not named in the file"), ("parameters and buffers", f"{count:,}"))
+        shapes = tuple((name, tuple(each.shape)) for name, each in self.tensors.items())
+        return Description("network", facts, tensors=shapes)
+
+    def predict(self, inputs: Array) -> Array:
+        """Raises: weights alone do not say how a prediction is computed."""
+        raise TacitError(
+            "These weights do not name their architecture.",
+            "Put them into a module of that architecture: tacit.training.load_weights(path, module).",
+        )
 
 
-def network_at(path: saving.PATH) -> Network | Unnamed:
-    """The network in a file that :meth:`Network.save` or :meth:`tacit.training.Trainer.save` wrote."""
-    tensors, facts, guarantee = saving.read_model(path, "tacit train --resume")
-    place = repr(os.fspath(path))
+def _trained(guarantee: Guarantee | None) -> Guarantee:
+    if guarantee is None:
+        raise InvalidValue("network", "not trained", "trained first")
+    return guarantee
+
+
+def _save_network(
+    network: Network, path: saving.PATH, *, overwrite: bool, evaluations: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write weights, guarantee and public facts into one safetensors file."""
+    facts = saving.kept_facts(network.model, _trained(network.guarantee_))
+    known = {
+        "architecture": network.architecture, "shape": network.shape, "classes": network.classes_,
+        "mean": network.prepare.mean, "std": network.prepare.std, "run": network.run,
+        "evaluations": list(evaluations),
+    }  # fmt: skip
+    facts["network"] = json.dumps(known, ensure_ascii=False)
+    saving.write(path, network.model.state_dict(), facts, overwrite=overwrite)
+
+
+def _save_weights(
+    weights: Weights, path: saving.PATH, *, overwrite: bool, evaluations: Sequence[Mapping[str, Any]]
+) -> None:
+    facts = {name: text for name, text in weights.facts.items() if name != "evaluations"}
+    if evaluations:
+        facts["evaluations"] = json.dumps(evaluations, ensure_ascii=False)
+    saving.write(path, weights.tensors, facts, overwrite=overwrite)
+
+
+def _load(path: saving.PATH) -> Network | Weights:
+    """The network in a file; its weights alone where the file does not name the architecture."""
+    tensors, facts, guarantee = saving.read_model(path)
     if "network" not in facts:
-        return Unnamed({name: tuple(each.shape) for name, each in tensors.items()}, guarantee)
+        with Reading(path):
+            stored = checked_evaluations(json.loads(facts.get("evaluations", "[]")))
+        return Weights(tensors, facts, guarantee, stored)
     try:
         known = json.loads(facts["network"])
         prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
         made = Network.new(known["architecture"], known["shape"], known["classes"], prepare)
         made.run = tuple((name, value) for name, value in known["run"])
-        made.evaluations = list(known["evaluations"])
-        for one in made.evaluations:
-            if one["guarantee"] is not None:
-                saving.claimed(json.dumps(one["guarantee"]), path)
+        with Reading(path):
+            made.evaluations_ = checked_evaluations(known["evaluations"])
     except (KeyError, TypeError, ValueError):
         raise ModelUnreadable(
-            f"{place} is of an architecture that this version of tacit does not know.", "Update tacit.",
-            path=path,
+            f"{os.fspath(path)!r} is of an architecture that this version of tacit does not know.",
+            "Update tacit.", path=path,
         ) from None  # fmt: skip
     saving.put(made.model, tensors)
     past.mark(made.model, saving.runs_of(tensors, facts, guarantee))
     made.guarantee_ = guarantee
     return made
+
+
+def _describe(path: saving.PATH) -> dict[str, Any]:
+    """What a file says; tensors appear as their type and shape."""
+    tensors, facts, guarantee = saving.read_model(path)
+    with Reading(path):
+        known = json.loads(facts.get("network", "{}"))
+        stored = known.pop("evaluations", None) or json.loads(facts.get("evaluations", "[]"))
+        return {
+            "format": SAFETENSORS,
+            "network": known,
+            "tensors": {name: f"{each.dtype} {tuple(each.shape)}" for name, each in tensors.items()},
+            "guarantee": json.loads(facts["guarantee"]),
+            "statement": guarantee.statement(),
+            "evaluations": list(checked_evaluations(stored)),
+        }
 
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -211,7 +275,7 @@ class Later(Examples):
     def __len__(self) -> int:
         return self.found.rows
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
         if self._read is None:
             self._read = self._loaded()
@@ -243,3 +307,8 @@ def _tensor(values: Array) -> Tensor:
             values = values.astype(np.float64)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(np.ascontiguousarray(values))
+
+
+register_reader(SAFETENSORS, _load, _describe)
+register_writer(Network, _save_network)
+register_writer(Weights, _save_weights)

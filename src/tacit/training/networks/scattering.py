@@ -134,13 +134,14 @@ def _modulus(spectrum: Tensor, filters: Tensor, step: int) -> Tensor:
     Sampling every step-th pixel is averaging the spectrum over its step² folds.
     """
     height, width = spectrum.shape[-2] // step, spectrum.shape[-1] // step
-    folded: Tensor | None = None
-    for row in range(step):
-        for column in range(step):
-            part = (..., slice(row * height, (row + 1) * height), slice(column * width, (column + 1) * width))
-            product = spectrum.unsqueeze(2)[part] * filters[part]
-            folded = product if folded is None else folded.add_(product)
-    assert folded is not None
+    first, *others = (
+        (..., slice(row * height, (row + 1) * height), slice(column * width, (column + 1) * width))
+        for row in range(step)
+        for column in range(step)
+    )
+    folded = spectrum.unsqueeze(2)[first] * filters[first]
+    for fold in others:
+        folded.add_(spectrum.unsqueeze(2)[fold] * filters[fold])
     size: Tensor = torch.fft.ifft2(folded).abs()
     return size / step**2
 

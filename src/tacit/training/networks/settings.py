@@ -1,4 +1,4 @@
-"""Settings of a run of a named architecture, each its recipe's unless chosen, and the trainer they make."""
+"""Settings of a run of a named architecture, and the plan and the trainer that they make."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _RECIPE_POPULATION = 60_000
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan(Plan):
-    """A plan that also says what the run was started with: it goes on from a checkpoint with nothing else."""
+    """A plan that also keeps the options of ``tacit train``, so that a checkpoint alone suffices to go on."""
 
     started: Mapping[str, Any] = field(hash=False)
-    """Options by name, as JSON knows them; public like the rest of the plan."""
+    """Options by name, of types that JSON has; public like the rest of the plan."""
 
     def __post_init__(self) -> None:
         self._set("started", _plain(self.started))
@@ -55,9 +55,9 @@ class Settings:
 
     @classmethod
     def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
-        """The recipe of the architecture, with whatever was chosen (is not None) in its place.
+        """The recipe of the architecture, with each setting in ``chosen`` that is not None in its place.
 
-        A run of more steps than the recipe takes has a learning rate that is smaller in proportion.
+        A run of more steps than the recipe has gets a learning rate that is smaller in proportion.
         """
         recipe = recipe_of(architecture)
         made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
@@ -81,15 +81,15 @@ class Settings:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What :meth:`of` makes the same settings from, whatever the recipe."""
+        """Options from which :meth:`of` makes these settings again, whatever the recipe says."""
         return asdict(self) | {"average": self.average or "none"}
 
     def plan(
         self, *, population: int, epsilon: float, delta: float, relation: Relation, started: Mapping[str, Any]
     ) -> RunPlan:
-        """The plan of the run, with the noise that ε takes; a quantile adds 6 % to it at most.
+        """The plan of the run, with noise for this ε; clipping to a quantile adds at most 6 % to the noise.
 
-        ``started`` is what else the run is started with.
+        ``started`` holds the other options that the run is started with.
         """
         plain = self.clipping != "quantile"
         made = RunPlan(
@@ -109,14 +109,14 @@ class Settings:
         """What the run does, in words."""
         batch = {
             "poisson": f"each example with probability {plan.sampling_rate:.4g}, {plan.batch_size} expected",
-            "shuffle": f"the examples in turn, about {plan.batch_size}",
+            "shuffle": f"one random part of the epoch's examples, about {plan.batch_size}",
             "fixed": f"{plan.batch_size} drawn at random",
         }[plan.sampling]
         clip = {
             "flat": "gradients longer than {0:g} shortened to it",
-            "per-layer": "gradients shortened to {0:g} in all, each parameter's to an equal part",
+            "per-layer": "gradients shortened to {0:g} in all, with an equal share for each parameter",
             "automatic": "every gradient made about {0:g} long",
-            "quantile": "gradients shortened to their median, for a part of the noise; {0:g} at first",
+            "quantile": "gradients longer than a noisy median, {0:g} at first, shortened to it",
         }[self.clipping]
         momentum = f", momentum {self.momentum:g}" if self.optimizer == "sgd" else ""
         average: dict[Any, str] = {None: "none", "tail": "of the second half of the steps"}
@@ -132,7 +132,7 @@ class Settings:
         )
 
     def trainer(self, network: Network, plan: Plan, ledger: Ledger | None, **options: Any) -> Trainer:
-        """The trainer of the trainable part of a network; ``options`` are Trainer's."""
+        """The trainer of the trainable part of a network; ``options`` are handed to :class:`Trainer`."""
         _, model = network.split()
         makers: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         optimizer = (
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run in a checkpoint was started with; refuses options given now (not None) that differ."""
+    """The options that the run in a checkpoint was started with; options given now must not differ."""
     _, kept = saving.read(path)
     try:
         started: dict[str, Any] = json.loads(kept["checkpoint"])["plan"]["started"]
@@ -190,7 +190,7 @@ def _shown(value: Any) -> str:
 
 
 def average_of(given: float | str | None) -> float | str | None:
-    """A decay, "tail" or None, from those or from text."""
+    """A decay, "tail" or None, given as such or as the text of an option."""
     if given in (None, "tail"):
         return given
     if given == "none":

@@ -26,7 +26,7 @@ ledger               process 0 charges; if it is refused, all raise before any e
 stop, Ctrl-C         in any of them ends the run of all after the same step
 checkpoint, file     written and read by process 0
 a loop of your own   must take the same steps everywhere: leave it by ``trainer.stop()``
-``Seen``             is of the examples of its own process
+private diagnostics  are of the examples of this process alone
 ===================  =================================================================================
 """
 
@@ -36,7 +36,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -45,20 +45,17 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from tacit import _validate
 from tacit.errors import EngineFailed, InvalidValue
-from tacit.training.data import Examples, Pair
+from tacit.training.batches.dataset import Examples, Pair
 from tacit.training.parallel import sharding
-from tacit.training.sampling import Fixed, Rows, Sampler
-
-if TYPE_CHECKING:
-    from tacit.training.trainer import Trainer
+from tacit.training.sampling import Fixed, RowNumbers, Sampler
 
 Result = TypeVar("Result")
 
 
-class Group:
-    """The processes of a run; this one is alone, and has nothing to agree on with anybody.
+class ProcessGroup:
+    """The processes that train one model together; in this base class there is one, which agrees with itself.
 
-    >>> alone = group_for(nn.Linear(2, 1))
+    >>> alone = process_group_of(nn.Linear(2, 1))
     >>> alone.size, alone.together(lambda: "done"), alone.any(False)
     (1, 'done', False)
     """
@@ -81,7 +78,7 @@ class Group:
         return examples
 
     def together(self, act: Callable[[], Result]) -> Result:
-        """What process 0 gets from ``act``, or the error it raises, in all of them."""
+        """Let process 0 alone run ``act``; all processes get its result, or raise its error."""
         return act()
 
     def any(self, flag: bool) -> bool:
@@ -89,18 +86,18 @@ class Group:
         return flag
 
     def leave(self) -> None:
-        """Take part in nothing further: the others, unless they leave here too, raise."""
+        """Take part in no further exchange: the other processes raise, unless they leave here too."""
 
     def total(self, sums: list[Tensor], like: Iterable[Tensor], count: float) -> tuple[list[Tensor], float]:
         """Sums and count added up over the processes, the sums sharded as the parameters ``like`` are."""
         return sums, count
 
     def whole(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Within, the parameters of a sharded model are whole and plain."""
+        """A context within which the parameters of a sharded model are whole and plain."""
         return nullcontext()
 
     def failing(self) -> AbstractContextManager[None]:
-        """An error within is one in all processes."""
+        """A context in which an error in this process ends the run in all processes."""
         return nullcontext()
 
     def gathered(self, state: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -111,10 +108,10 @@ class Group:
         """Shard the whole tensors of a saved state as those of model and optimiser are."""
 
 
-ALONE = Group()
+ONE_PROCESS = ProcessGroup()
 
 
-class Processes(Group):
+class TorchProcesses(ProcessGroup):
     """The processes of ``torch.distributed``.
 
     Everything exchanged begins with the same few numbers: who failed, who wants to stop, and a count. A
@@ -270,7 +267,7 @@ class Processes(Group):
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Within, an error means that the processes are out of touch."""
+        """After an error within, nothing is exchanged any more: the processes may be out of step."""
         try:
             yield
         except Exception:
@@ -279,7 +276,7 @@ class Processes(Group):
 
 
 class _Part(Examples):
-    """Every so many rows of a data set, from the one with the number of this process."""
+    """The rows of a data set that one process samples: rank, rank + size, rank + 2·size, …"""
 
     def __init__(self, examples: Examples, rank: int, size: int) -> None:
         self.examples, self.rank, self.size = examples, rank, size
@@ -287,30 +284,11 @@ class _Part(Examples):
     def __len__(self) -> int:
         return len(range(self.rank, len(self.examples), self.size))
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         return self.examples.batches((rows * self.size + self.rank for rows in draws), size)
 
 
-def facts_of(trainer: Trainer, rows: int, resume: bool) -> dict[str, Any]:
-    """What has to be the same in all processes."""
-    return {
-        "plan": trainer.plan,
-        "len(dataset)": rows,
-        "ledger is None": trainer._account.ledger is None,
-        "random_state is None": not trainer._source.seeded,
-        "checkpoint is None": trainer._checkpoint is None,
-        "resume": resume,
-        "views": trainer._views,
-        "physical_batch is None": trainer._core.physical_batch is None,
-        "average is None": trainer._average is None,
-        "model.parameters()": [
-            (name, tuple(each.shape), each.dtype, each.requires_grad)
-            for name, each in trainer.model.named_parameters()
-        ],
-    }
-
-
-def group_for(model: nn.Module) -> Group:
+def process_group_of(model: nn.Module) -> ProcessGroup:
     """The processes that train this model: those of ``torch.distributed``, or this one alone.
 
     Refused: a model wrapped in ``DistributedDataParallel``, which would average raw gradients; one sharded by
@@ -326,7 +304,7 @@ def group_for(model: nn.Module) -> Group:
                 "Pass the module inside; the trainer adds up what the processes clipped by itself.",
             )  # fmt: skip
     if not dist.is_available():
-        return ALONE
+        return ONE_PROCESS
     if not dist.is_initialized():
         if dist.is_torchelastic_launched() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise InvalidValue(
@@ -334,10 +312,10 @@ def group_for(model: nn.Module) -> Group:
                 "initialised before the trainer is made",
                 'Call torch.distributed.init_process_group("gloo") first.',
             )  # fmt: skip
-        return ALONE
+        return ONE_PROCESS
     shards = sharding.shards(model)
     if dist.get_world_size() == 1 and not shards:
-        return ALONE
+        return ONE_PROCESS
     for shard in shards:
         shard.reshard()
     held = {id(each) for shard in shards for each in shard.parameters()}
@@ -349,7 +327,7 @@ def group_for(model: nn.Module) -> Group:
                 f"parameter {name!r}", "otherwise", "sharded by fully_shard over all processes",
                 "Tensor and pipeline parallel models are not supported.",
             )  # fmt: skip
-    return Processes(model)
+    return TorchProcesses(model)
 
 
 def _packed(result: Any, error: Exception | None) -> bytes:

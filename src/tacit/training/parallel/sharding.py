@@ -3,7 +3,7 @@
 The engine sees whole, plain parameters: they are gathered for the length of a step, and FSDP's own hooks,
 which gather by the layer and average raw gradients, find nothing left to do. That costs the memory of
 all weights, and makes the step independent of how many passes each process makes: with Poisson samples
-the processes hold different numbers of examples, or none. What was clipped is added up and
+the processes hold different numbers of examples, or none. The sums of clipped gradients are added up and
 scattered to the processes; the optimiser's state is never whole.
 """
 
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether FSDP2 keeps a model's parameters in parts."""
+    """Whether FSDP2 keeps parameters of this model in parts."""
     return bool(shards(model))
 
 
 def shards(model: nn.Module) -> list[Any]:
-    """The modules whose parameters FSDP2 keeps in parts; nothing is imported to find that there are none."""
+    """The modules whose parameters FSDP2 keeps in parts; nothing is imported if there are none."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     kind = getattr(fsdp, "FSDPModule", None)
     return [] if kind is None else [layer for layer in model.modules() if isinstance(layer, kind)]

@@ -1,4 +1,4 @@
-"""One thread at a time on a model: gradients, hooks and weights are the model's, not the trainer's."""
+"""Turns: one thread at a time trains a model, since gradients, hooks and weights belong to the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 
 
 class Turn:
-    """Within, only this thread may train the model; another that tries is refused, not kept waiting.
+    """Within this context only this thread may train the model; another thread is refused at once.
 
     Two steps at once would mix their gradients: the clipped sum of one with the noise of the other.
     """

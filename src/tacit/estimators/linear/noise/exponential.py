@@ -25,7 +25,7 @@ RADIUS, SQUARED_RADIUS, MOST_RADIUS = 8.0, 3.0, 1e6
 STEPS = 2**20
 """The loss of one unit is counted in this many steps."""
 MOST_ROWS = 2**19
-"""ScaledRows of a unit for which a step is still one of the mechanism's own grid, or several."""
+"""Rows of a unit for which a step is still one of the mechanism's own grid, or several."""
 AT_A_TIME = 1 << 21
 """Losses of a row at a point that are computed at a time."""
 
@@ -93,8 +93,8 @@ class NoisyChoice(Place):
         if problem.size > MOST_COORDINATES:
             raise InvalidValue(
                 "noise", self.noise.name,
-                f"used for at most {MOST_COORDINATES} weights, intercept included, of which there are "
-                f"{problem.size}: a grid of more is out of reach, and a Markov chain would void the guarantee",
+                f"used for at most {MOST_COORDINATES} weights, intercept included, and not {problem.size}: "
+                "a grid of more is out of reach, and a Markov chain would void the guarantee",
                 'Use fewer features, or noise="objective".',
             )  # fmt: skip
         usual = SQUARED_RADIUS if isinstance(problem.loss, Squared) else RADIUS
@@ -102,7 +102,7 @@ class NoisyChoice(Place):
         self.cells = CELLS[problem.size] if self.noise.cells is None else int(self.noise.cells)
         if self.cells**problem.size > MOST_POINTS:
             raise InvalidValue(
-                "cells", self.cells, f"such that there are at most 2^18 points, not {self.cells}^{problem.size}"
+                "cells", self.cells, f"such that there are at most 2^18 points: {self.cells}^{problem.size}"
             )
         self.points = lattice(self.radius, self.cells, problem.size)
         self.range = loss_range(problem.loss, self.radius)

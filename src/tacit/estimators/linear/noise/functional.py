@@ -113,7 +113,7 @@ class Functional(Noise):
     name = "functional"
 
     regularisation: bool = True
-    """Whether the noisy polynomial is repaired by a filter; otherwise directions below the noise are dropped."""
+    """Whether a filter repairs the noisy polynomial; otherwise directions below the noise are dropped."""
     mechanism: str | None = None
     """``"gaussian"``, ``"laplace"`` or ``"wishart"``; left out, Gaussian for δ > 0 and Wishart for δ = 0."""
 
@@ -147,7 +147,8 @@ class NoisyPolynomial(Place):
 
     >>> from tacit.estimators.linear.rows import Space
     >>> X = np.random.default_rng(1).uniform(-1, 1, size=(5000, 1))
-    >>> rows = ScaledRows(X, (X > 0.2) * 1.0, Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=True))
+    >>> space = Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=True)
+    >>> rows = ScaledRows(X, (X > 0.2) * 1.0, space)
     >>> place = NoisyPolynomial(Problem(Logistic(), rows.width, epsilon=1.0, delta=1e-6))
     >>> place.solve(rows, Source(1)).round(1).ravel().tolist()
     [5.9, -0.8]

@@ -24,9 +24,10 @@ from tacit.relations import Relation
 __all__ = ["Gradient", "NoisyGradients"]
 
 SQUARED_CLIP = 1.0
-"""Where slopes have no bound: no row pulls harder than one whose target, in [−1, 1], is off by 1."""
+"""The clip norm where slopes have no bound: the gradient of a row whose target, in [−1, 1], is off by 1."""
 REACH, PURE_REACH = 2.0, 0.1
-"""How far a weight may drift on noise alone before descent stops; less where every step costs as much."""
+"""How far a weight may drift on noise alone before descent stops; less for δ = 0, where ε is divided by the
+number of steps."""
 STEPS, PURE_STEPS = 10, 1
 """The fewest steps that are chosen."""
 MOST_STEPS, WORK = (100, 1000), 4e8
@@ -44,8 +45,8 @@ class Gradient(Noise):
     """Noise in the gradient of every step of gradient descent (Abadi et al. 2016).
 
     One row moves the sum of clipped per-example gradients by at most ``clip_norm`` in ℓ2, twice that where it
-    is replaced. The event is ``Repeat`` of ``Gaussian`` (δ > 0), of ``PoissonSampled(Gaussian)`` where rows are
-    sampled, or of ``Pure`` (δ = 0). :class:`NoisyGradients` has the proof.
+    is replaced. The event is ``Repeat`` of ``Gaussian`` (δ > 0), of ``PoissonSampled(Gaussian)`` where rows
+    are sampled, or of ``Pure`` (δ = 0). :class:`NoisyGradients` has the proof.
 
     >>> Gradient(steps=100, sampling_rate=0.01).decay
     'none'
@@ -93,7 +94,7 @@ class NoisyGradients(Place):
 
     Proof. Given the weights so far, which are public, one row more or less moves the sum by at most
     ``clip_norm`` in ℓ2, one replaced by twice that, one unit by that times its rows; the steps compose, with
-    each chosen in view of those before. What is released, an average of the weights, is computed from them.
+    each chosen in view of those before. The released weights are an average of the path alone.
 
     * δ > 0: Gaussian noise of standard deviation noise_multiplier × sensitivity. The event is
       ``Repeat(Gaussian)``, or with a ``sampling_rate`` q < 1 ``Repeat(PoissonSampled(q, Gaussian))``: every
@@ -196,7 +197,7 @@ class NoisyGradients(Place):
         return steps
 
     def _sizes(self, steps: int) -> Array:
-        """What a gradient of 1 in each step adds up to by the end, momentum included, at learning rate 1."""
+        """The displacement at the end that a gradient of 1 in each step leads to, at learning rate 1."""
         left = np.arange(steps, 0, -1.0)
         carried = (1 - self.momentum**left) / (1 - self.momentum)
         return np.asarray(_decays(self.noise.decay, steps) * carried)

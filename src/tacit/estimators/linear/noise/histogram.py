@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tacit import _validate
@@ -53,7 +54,7 @@ class Input(Noise):
 class NoisyHistogram(Place):
     """The M-estimator of a perturbed histogram (Lei 2011), for few features.
 
-    The box in which inside rows are known to lie is cut into ``cells`` equal parts along each feature, and
+    The box in which scaled rows are known to lie is cut into ``cells`` equal parts along each feature, and
     so is [−1, 1] for a real target; classes are cells by themselves. The intercept, a public constant, is
     not cut. The counts of all cells are made noisy, projected to counts that are not negative and add up
     to the same, and the loss is minimised on the centres of the cells, weighted with the counts.
@@ -120,7 +121,7 @@ class NoisyHistogram(Place):
         x, y = self._centres(held, lower, upper, space.intercept / space.radius)
         return minimum(self.problem.loss, x, y, weights[held], self.penalty)
 
-    def _counts(self, rows: ScaledRows, lower: Array, upper: Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _counts(self, rows: ScaledRows, lower: Array, upper: Array) -> NDArray[np.int64]:
         """How many rows each cell holds; a row that does not count is in none."""
         counts = np.zeros(self.total, dtype=np.int64)
         for x, y in rows.blocks():
@@ -136,7 +137,7 @@ class NoisyHistogram(Place):
     def _centres(
         self, held: np.ndarray[tuple[int], np.dtype[np.int64]], lower: Array, upper: Array, constant: float
     ) -> tuple[Array, Array]:
-        """The middle of each of these cells, as an inside row, and its target."""
+        """The middle of each of these cells, as a scaled row, and its target."""
         x = np.full((held.size, self.problem.width), constant)
         place = held.copy()
         for j in reversed(range(self.features)):
@@ -165,7 +166,7 @@ def minimum(loss: Loss, x: Array, y: Array, weights: Array, penalty: float) -> A
 
 
 def _box(space: Space) -> tuple[Array, Array]:
-    """Where the features of inside rows can lie."""
+    """Where the features of scaled rows can lie."""
     with np.errstate(invalid="ignore"):
         lower, upper = (space.lower - space.centre) / space.scale, (space.upper - space.centre) / space.scale
     least, most = np.clip(lower, -space.norm, space.norm), np.clip(upper, -space.norm, space.norm)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit import _gaussian, _objective, events
 from tacit.errors import CalibrationError
+from tacit.estimators.linear.certified import certified, reachable
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.linear.newton import certified, reachable
 from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
 from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Gaussian, Norm, normals
@@ -24,11 +24,9 @@ FINISH = 0.002
 FINISH_DELTA = 0.01
 """The same share of δ."""
 FINISH_SPREAD = 1e-4
-"""Standard deviation of the noise that covers it, where weights are of order 1 to 100."""
-
-
+"""The standard deviation that this second noise should have, where weights are of order 1 to 100."""
 REACHED = 1e-7
-"""A gradient that rounding leaves within reach of float64 for a hundred million rows."""
+"""The smallest γ: rounding leaves a gradient of this size within reach of float64 for 10⁸ rows."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,10 @@ class NoisyObjective(Place):
     * δ > 0: b is Gaussian, and :class:`tacit.events.ObjectivePerturbation` bounds the loss tightly
       (Redberg, Koskela and Wang 2023): the row's gradient lies on the line along x wherever it is taken.
 
-    A solver stops somewhere near the minimum. Stopping at ‖∇J‖ ≤ γ leaves it within γ/λ, so what is
-    released, the exact minimum plus an error of two neighbours that differ by at most 2γ/λ, plus noise
-    for that, is the composition of both (Iyengar et al. 2019). A few thousandths of ε pay for it.
+    A solver stops within γ/λ of the minimum, for all rows (:mod:`~tacit.estimators.linear.certified`). So the
+    errors of two neighbours differ by at most 2γ/λ, and a second noise covers that: the release is the
+    composition of the exact minimum with this second noise (Iyengar et al. 2019), which a few thousandths of
+    ε pay for.
 
     λ is chosen, where it is not given, as the standard deviation of b: an estimate without any data
     behind it is then b/λ, of order one.
@@ -94,7 +93,8 @@ class NoisyObjective(Place):
         self._rate = self._left(left(self.penalty), spent) / self._bound
         self.spread = math.sqrt(problem.size + 1) / self._rate
         final = problem.epsilon - spent
-        self._tolerance = self._reachable(FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(problem.size)))
+        wished = FINISH_SPREAD * self.penalty * final / (2 * math.sqrt(problem.size))
+        self._tolerance = self._reachable(wished)
         self._finish: Norm | Gaussian = Norm(2 * self._tolerance / self.penalty, final)
         self.event = events.Pure(problem.epsilon)
 
@@ -147,4 +147,4 @@ class NoisyObjective(Place):
         return np.asarray(replace(self._finish, random_state=source)(near))
 
     def spreads(self) -> tuple[float, float]:
-        return self.spread, FINISH_SPREAD
+        return self.spread, self._finish.deviation(self.problem.size)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit import events
+from tacit.estimators.linear.certified import certified, reachable
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.linear.newton import certified, reachable
 from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
 from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import euclidean_noise
@@ -40,8 +40,8 @@ class NoisyOutput(Place):
     """Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011): min Σℓ + λ/2‖Θ‖², plus noise.
 
     The objective is λ-strongly convex and one row changes its gradient by at most L (‖x‖ ≤ 1), so the
-    minimum moves by at most L/λ in ℓ2, 2L/λ if a row is replaced; a minimum found to ‖∇‖ ≤ γ by another
-    2γ/λ. γ is public, and what :func:`~tacit.estimators.linear.newton.reachable` says that float64 can reach.
+    minimum moves by at most L/λ in ℓ2, 2L/λ if a row is replaced. The minimum that is found lies within γ/λ
+    of the exact one, for all rows, which adds 2γ/λ (:mod:`~tacit.estimators.linear.certified`); γ is public.
     For δ = 0 the noise has density ∝ exp(−ε‖v‖₂/sensitivity), a Gamma radius in a uniform direction, and
     not a Laplace variable per coordinate, which would cost √d times as much; for δ > 0 it is Gaussian.
 

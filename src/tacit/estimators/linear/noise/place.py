@@ -1,6 +1,6 @@
 """Places where noise enters the fit of a linear model: what they have in common.
 
-:class:`Noise` is what a user writes: the name of a place and its settings, as in ``noise.Gradient(steps=100)``.
+:class:`Noise` is what a user writes: a place and its settings, as in ``noise.Gradient(steps=100)``.
 :class:`Problem` is what is to be fitted, in public facts. Both together make a :class:`Place`, which has an
 event at once, and weights once the event was charged and the rows were read.
 """
@@ -93,7 +93,7 @@ class Place:
 
     def __init__(self, problem: Problem, noise: Any = None) -> None:
         self.problem = problem
-        self.noise = self.settings() if noise is None else noise
+        self.noise: Any = self.settings() if noise is None else noise
         self.notes: list[str] = []
         if not isinstance(problem.loss, self.losses):
             loss = type(problem.loss).__name__.lower()

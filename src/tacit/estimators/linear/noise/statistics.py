@@ -19,7 +19,16 @@ from tacit.mechanisms import Gaussian, Wishart, normals
 from tacit.randomness import Source
 from tacit.relations import Relation
 
-__all__ = ["GaussianMoments", "Moments", "MomentsNoise", "NoisyStatistics", "Statistics", "WishartMoments", "release_of", "solve"]
+__all__ = [
+    "GaussianMoments",
+    "Moments",
+    "MomentsNoise",
+    "NoisyStatistics",
+    "Statistics",
+    "WishartMoments",
+    "release_of",
+    "solve",
+]
 
 SUMMATION = 1 + 2.0**-20
 """Factor on every sensitivity, for the rounding of long float64 sums, which depends on all rows."""
@@ -67,13 +76,13 @@ class MomentsNoise:
     kind: str = field(init=False, default="exact")
 
     ratio = 1.0
-    """What s is multiplied with beside x: how much of the noise is moved from Σ xs to Σ xxᵀ."""
+    """ρ, the factor on s beside x: the larger it is, the less noise is on Σ xs and the more on Σ xxᵀ."""
     extra = 0.25
     """The weight of s² and of 1 where they are released, at most ``ratio``."""
 
     @property
     def sensitivity(self) -> float:
-        """How far one unit moves what is released, in the norm of the mechanism."""
+        """How far one unit moves the released moments, in the norm of the mechanism."""
         return self.problem.unit.rows * self.of_a_row(self.problem.relation) * SUMMATION
 
     def of_a_row(self, relation: Relation) -> float:
@@ -95,7 +104,7 @@ class MomentsNoise:
         raise NotImplementedError
 
     def simulate(self, times: int, source: Source) -> Moments:
-        """Noise alone, for what is computed from a release: float64, and no part of any guarantee."""
+        """Noise alone, to simulate releases with: float64, and no part of any guarantee."""
         raise NotImplementedError
 
     def _coordinates(self, moments: Moments, between: float) -> Array:
@@ -244,8 +253,8 @@ def release_of(
 def solve(noisy: Moments, spread: float, penalty: float, intercept: bool) -> tuple[Array, Array]:
     """Weights, and the moment matrix they were found with, from noisy moments: post-processing.
 
-    The constant is eliminated, then (Â + penalty)θ = b̂ solved along each eigenvector of what is left. With
-    noise E on A and e on b, b̂ = Âθ + (e − Eθ), where the error is about as large in every direction; so
+    The constant is eliminated, then (Â + penalty)θ = b̂ solved along each eigenvector of the remaining matrix.
+    With noise E on A and e on b, b̂ = Âθ + (e − Eθ), where the error is about as large in every direction; so
     instead of 1/a the filter is a/(a² + κ²), the posterior mean for weights of one size, κ being FILTER
     times the norm of the noise, spread·√d. Eigenvalues are first lifted to (a + √(a² + 4γ²))/2 > 0, since
     the exact ones are not negative. It was compared, on synthetic data, California housing and wine, with
@@ -323,8 +332,8 @@ class NoisyStatistics(Place):
     Σ xxᵀ and Σ xy are released once; what follows reads nothing else, so fitting costs what
     :class:`GaussianMoments` (δ > 0) or :class:`WishartMoments` (δ = 0) cost, whatever the solver does.
     Unlike noise on the output or in the objective, no bound on weights or residuals is needed, and the noise
-    per row falls as 1/n. The setting ``mechanism`` names the release: for δ > 0 and few features "wishart" has
-    less noise, while "gaussian" composes better with other releases.
+    per row falls as 1/n. The setting ``mechanism`` names the release: for δ > 0 and few features "wishart"
+    has less noise, while "gaussian" composes better with other releases.
 
     With ``residuals`` Σ y² and n are released too, and :meth:`intervals` include sampling noise.
 

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 from tacit.errors import InvalidValue
 from tacit.training.gradients.fallback import Loss
 
-# What PyTorch says when it goes on to name the number.
+# Parts of PyTorch's messages that quote the index itself.
 _NAMING = ("out of bounds", "takes value", "got value")
 
 
 def per_example(loss: Any) -> Loss:
     """The loss with one number for each example.
 
-    A loss of ``torch.nn`` is taken with ``reduction="none"``; what is left over within an example is
-    averaged, or added up where the reduction was ``"sum"`` or ``"batchmean"``. Any other callable is
-    taken as it is, and must return one number for each example.
+    A loss of ``torch.nn`` is computed with ``reduction="none"``; if an example then has several losses, they
+    are averaged, or added up where the reduction was ``"sum"`` or ``"batchmean"``. Any other callable is
+    used as it is, and must return one number for each example.
 
     >>> import torch
     >>> per_example(nn.MSELoss())(torch.tensor([[1.0, 3.0]]), torch.tensor([[0.0, 0.0]]))
@@ -47,7 +47,7 @@ def per_example(loss: Any) -> Loss:
 
 @contextmanager
 def unnamed_bounds() -> Iterator[None]:
-    """Within, an index out of bounds is an error that does not name it: it is an example's."""
+    """Replace errors that quote an index out of bounds: the index comes from a private example."""
     try:
         yield
     except (IndexError, RuntimeError) as error:

@@ -32,7 +32,7 @@ def tensors(tree: Any) -> Iterator[Tensor]:
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with every leaf replaced by the function of it."""
+    """The tree with ``function`` applied to every leaf."""
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, tuple | list):
@@ -44,7 +44,7 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def zipped(function: Callable[[list[Any]], Any], trees: list[Any]) -> Any:
-    """Trees of one shape as one, each leaf being the function of theirs."""
+    """One tree from several of the same shape, with ``function`` applied to the list of their leaves."""
     first = trees[0]
     if isinstance(first, Mapping):
         return {key: zipped(function, [each[key] for each in trees]) for key in first}
@@ -55,7 +55,7 @@ def zipped(function: Callable[[list[Any]], Any], trees: list[Any]) -> Any:
 
 
 def shape(tree: Any) -> Any:
-    """Everything about a tree but the number and the values of its examples, to tell two apart."""
+    """A key that two trees share if they differ only in the number and the values of their examples."""
     if isinstance(tree, Mapping):
         return "map", tuple((key, shape(value)) for key, value in tree.items())
     if isinstance(tree, tuple | list):
@@ -84,7 +84,7 @@ def examples(inputs: Any, targets: Any) -> int:
 
 
 def cut(inputs: Any, targets: Any, size: int) -> tuple[Any, list[Any]]:
-    """The pair of the first so many entries, and that of the others, if any."""
+    """The pair of the first ``size`` entries, and a list with the pair of the others, if there are any."""
     if examples(inputs, targets) <= size:
         return (inputs, targets), []
 

@@ -1,4 +1,4 @@
-"""A data set as the trainer reads it: some rows at a time, by their numbers."""
+"""How the trainer reads a data set: some rows at a time, by their numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from tacit.errors import InvalidValue
-from tacit.training import tree
-from tacit.training.sampling import Rows
+from tacit.training.batches import tree
+from tacit.training.sampling import RowNumbers
 
 Pair = tuple[Any, Any]
 
@@ -31,11 +31,11 @@ class Examples(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many rows there are, which is for the sampler alone."""
+        """How many rows there are; private under add_remove, and used by the sampler alone."""
 
     @abstractmethod
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
-        """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
+        """The pairs of each draw, in parts of at most ``size`` rows; one empty part for a draw of no rows."""
 
 
 class InMemory(Examples):
@@ -48,11 +48,11 @@ class InMemory(Examples):
     def __len__(self) -> int:
         return self._rows
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         for rows in draws:
             yield (self._at(part) for part in _parts(rows, size))
 
-    def _at(self, rows: Rows) -> Pair:
+    def _at(self, rows: RowNumbers) -> Pair:
         chosen = torch.from_numpy(rows)
 
         def pick(leaf: Any) -> Any:
@@ -70,7 +70,7 @@ class FromDataset(Examples):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def batches(self, draws: Iterable[Rows], size: int) -> Iterator[Iterator[Pair]]:
+    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         counts: deque[int] = deque()
 
         def lists() -> Iterator[list[int]]:
@@ -112,7 +112,7 @@ class FromDataset(Examples):
         return collated[0], collated[1]
 
     def _empty(self) -> Pair:
-        """A batch of no rows, with the shapes of one of one row."""
+        """A batch of no rows, whose tensors are shaped like those of a batch of one row."""
         if not len(self.dataset):
             return torch.empty(0), torch.empty(0)
         pair = self._pair(self.collate([self.dataset[0]]))
@@ -120,7 +120,7 @@ class FromDataset(Examples):
 
 
 class _Lists:
-    """A batch sampler of lists of numbers, as DataLoader wants one."""
+    """A batch sampler, as DataLoader wants one, that gives lists of row numbers."""
 
     def __init__(self, lists: Callable[[], Iterator[list[int]]]) -> None:
         self.lists = lists
@@ -130,7 +130,7 @@ class _Lists:
 
 
 class _Collate:
-    """A collate function to which a batch of no rows is nothing."""
+    """A collate function that gives None for a batch of no rows, which most collate functions refuse."""
 
     def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
         self.collate = collate
@@ -139,17 +139,17 @@ class _Collate:
         return self.collate(items) if items else None
 
 
-def _parts(rows: Rows, size: int) -> Iterator[Rows]:
+def _parts(rows: RowNumbers, size: int) -> Iterator[RowNumbers]:
     for start in range(0, max(1, len(rows)), size):
         yield rows[start : start + size]
 
 
 def examples_of(dataset: Any) -> Examples:
-    """The data set behind whatever was passed.
+    """The examples of a data set, in any of the forms that :meth:`tacit.training.Trainer.fit` takes.
 
-    A pair of arrays or tensors, a ``TensorDataset``, a map-style data set of (inputs, target), or a
-    DataLoader of one, of which data set, collate function and workers are used; its batches are not, since
-    the plan says how batches are drawn.
+    These are a pair of arrays or tensors, a ``TensorDataset``, a map-style data set of (inputs, target), and
+    a DataLoader of one. Of a DataLoader the data set, the collate function and the workers are used; its
+    batches are not, since the plan says how batches are drawn.
     """
     if isinstance(dataset, Examples):
         return dataset

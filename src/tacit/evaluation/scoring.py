@@ -1,8 +1,8 @@
-"""Asking a model about private rows: from what the caller hands over to one line of numbers for each row.
+"""Scoring private rows with a model: from the table that the caller hands over to numbers for each row.
 
-What is public (the model, the names and the number of columns) is looked at first, by :meth:`Asking.check`;
-:meth:`Asking.scores` reads rows. How a row's answer is kept apart from all other rows is the business of
-:mod:`tacit.evaluation.alone`.
+Public facts (the model, the names and the number of columns) are checked first, by :meth:`Scorer.check`;
+:meth:`Scorer.scores` reads rows. :mod:`tacit.evaluation.alone` makes sure that a row's answer depends on no
+other row.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tacit.data import given
 from tacit.data.features import Features, box
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import EngineFailed, InvalidValue
-from tacit.evaluation.alone import FORGETFUL, Asked, Read, called, copied, one_by_one, silence
+from tacit.evaluation.alone import FORGETFUL, MatrixScorer, Read, called, copied, one_by_one, silence
 from tacit.evaluation.rowlocal import parts_with_products, untouched
 
-__all__ = ["Asking", "Read"]
+__all__ = ["Read", "Scorer"]
 
 Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A question to a model, and how X reaches it.
+class Scorer:
+    """Which method of a model scores rows, how its output is read, and how X reaches the model.
 
-    A pipeline that begins with a :class:`Preprocessor` gets whatever that reads; every other model gets a
-    matrix of numbers, clipped to ``bounds`` where some are given or X carries
+    A pipeline that begins with a :class:`Preprocessor` takes any X that the preprocessor reads; every other
+    model gets a matrix of numbers, clipped to ``bounds`` where some are given or X carries
     :class:`~tacit.data.features.Features`.
     """
 
@@ -43,26 +43,37 @@ class Asking:
     read: Read
     bounds: Any = None
 
+    def check_unread(self) -> None:
+        """Refuse a model that cannot score the columns it was fitted to; there are no rows yet.
+
+        Models that do not say how many columns they take, or that tell them apart by name, are checked once X
+        is there.
+        """
+        columns = getattr(self.model, "n_features_in_", None)
+        numbered = columns is not None and not hasattr(self.model, "feature_names_in_")
+        if self._maker is not None or self._reads_its_own or numbered:
+            self.check(np.zeros((0, columns or 0)), 0)
+
     def check(self, X: Any, rows: int) -> None:
-        """Refuse, by public facts alone, what cannot be asked; code of unknown classes is not run."""
+        """Refuse, by public facts alone, what cannot be scored; code of unknown classes is not run."""
         if _height(X) != rows:
             raise InvalidValue("X", "another number of rows", "as many rows as y")
-        if self._asks_itself:
+        if self._reads_its_own:
             copied(self.model)
             return
-        asked = self._asked(X)
-        known = getattr(asked.model, "n_features_in_", asked.columns)
-        if known != asked.columns:
-            raise InvalidValue("X", f"{asked.columns} columns", f"of the {known} columns of the model")
-        self._limits(X, asked.columns)
-        if parts_with_products(asked.model) is None:
-            copied(asked.model)
+        scorer = self._matrix_scorer(X)
+        known = getattr(scorer.model, "n_features_in_", scorer.columns)
+        if known != scorer.columns:
+            raise InvalidValue("X", f"{scorer.columns} columns", f"of the {known} columns of the model")
+        self._limits(X, scorer.columns)
+        if parts_with_products(scorer.model) is None:
+            copied(scorer.model)
         else:
-            asked.check()
+            scorer.check()
 
     def assumed(self, X: Any) -> tuple[str, ...]:
-        """What has to be assumed about the model: nothing, if all of its classes are known."""
-        known = not self._asks_itself and parts_with_products(self._asked(X).model) is not None
+        """Assumptions about the model: none, if all of its classes are known."""
+        known = not self._reads_its_own and parts_with_products(self._matrix_scorer(X).model) is not None
         return () if known else (FORGETFUL,)
 
     def scores(self, X: Any, rows: int, public: bool) -> tuple[Float64, NDArray[np.bool_]]:
@@ -70,7 +81,7 @@ class Asking:
         everything = np.ones(rows, dtype=bool)
         if rows == 0:
             return np.zeros((0, self.width)), everything
-        if self._asks_itself:
+        if self._reads_its_own:
             if public:
                 return self._at_once(self.model, X, rows), everything
             with silence():
@@ -78,13 +89,13 @@ class Asking:
                     copied(self.model), rows, self.width, lambda model, i: self._called(model, _row(X, i), 1)
                 )
             return found, everything
-        asked = self._asked(X)
+        scorer = self._matrix_scorer(X)
         made = X if self._maker is None else self._maker.transform(X)
-        matrix, valid = self._numbers(made, asked.columns)
+        matrix, valid = self._numbers(made, scorer.columns)
         if public:
-            handed = matrix if asked.frame is None else asked.frame(matrix)
-            return self._at_once(asked.model, handed, rows), valid
-        return asked.of(matrix), valid
+            handed = matrix if scorer.frame is None else scorer.frame(matrix)
+            return self._at_once(scorer.model, handed, rows), valid
+        return scorer.of(matrix), valid
 
     @property
     def _maker(self) -> Preprocessor | None:
@@ -95,14 +106,14 @@ class Asking:
         return maker if type(maker) is Preprocessor and untouched(maker) else None
 
     @property
-    def _asks_itself(self) -> bool:
+    def _reads_its_own(self) -> bool:
         """Whether the model is a pipeline of its own kind, or with a preprocessor of its own kind."""
         if self._maker is not None or not isinstance(self.model, Pipeline):
             return False
         return isinstance(self.model.steps[0][1], Preprocessor)
 
-    def _asked(self, X: Any) -> Asked:
-        """The question to the part of the model that gets numbers."""
+    def _matrix_scorer(self, X: Any) -> MatrixScorer:
+        """The part of the model that gets numbers, and how it is called."""
         maker, model, names = self._maker, self.model, X
         if maker is not None:
             model = self.model[1:] if len(self.model.steps) > 2 else self.model.steps[1][1]
@@ -110,7 +121,7 @@ class Asking:
             columns = len(maker.features.names)
         else:
             columns = given.width_of(X, getattr(model, "n_features_in_", None))
-        return Asked(model, self.method, self.read, self.width, columns, _frames(names))
+        return MatrixScorer(model, self.method, self.read, self.width, columns, _frames(names))
 
     def _limits(self, X: Any, columns: int) -> tuple[Float64, Float64] | None:
         """Public bounds of the columns."""

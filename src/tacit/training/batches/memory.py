@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.training import tree
-from tacit.training.data import Examples, Pair
+from tacit.training.batches import tree
+from tacit.training.batches.dataset import Examples, Pair
+from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.isolation.state import guarded
-from tacit.training.losses import unnamed_bounds
 
 if TYPE_CHECKING:
     from tacit.training.step import PrivateStep
@@ -29,12 +29,13 @@ def first_pair(examples: Examples) -> Pair | None:
 
 
 def fitting_batch(core: PrivateStep, pair: Pair | None) -> int:
-    """The most entries whose activations take a quarter of the free memory, and none of which is large.
+    """How many entries to compute at once, so that activations take at most a quarter of the free memory.
 
-    Measured on the first of these, once and twice: what backpropagation keeps for one more, three
-    times over for its gradient and what the engine holds. On a CPU no activation of images exceeds 12 MiB,
-    but for the sake of 16 entries: larger ones leave its caches, and are slower than more parts. Where
-    examples are computed alone, what is held is a gradient for each. The result depends on shapes alone.
+    The memory of one entry is the difference between the activations that backpropagation keeps for a batch
+    of two and of one, copies of the first example; it is counted three times, for gradients and for what the
+    engine holds. On a CPU the activations of an image layer are also kept to 12 MiB where that leaves 16
+    entries: larger ones do not fit into its caches, and smaller batches are faster. Where examples are
+    computed alone, the memory of one is that of its gradient. The result depends on shapes alone.
     """
     if pair is None:
         return _MOST
@@ -55,7 +56,7 @@ def _repeated(pair: Any, count: int) -> Any:
 
 
 def _kept(core: PrivateStep, pair: Any) -> tuple[int, int]:
-    """Bytes kept by a forward pass, of each storage once, and of the input; and of the largest image."""
+    """Bytes of the input and of all that a forward pass keeps; and bytes of the largest image kept."""
     sizes: dict[int, int] = {}
     images: dict[int, int] = {}
 

@@ -1,0 +1,65 @@
+"""Reports, from a saved model and a ledger to a page; no data are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tacit.jobs.books import Place
+from tacit.jobs.files import spare
+from tacit.ledger import Ledger
+from tacit.schema import write
+
+__all__ = ["report", "write_page"]
+
+
+def report(
+    model: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    ledger: Place | None = None,
+    dataset: str | None = None,
+    compare: Sequence[str | os.PathLike[str]] = (),
+    overwrite: bool = False,
+) -> Path:
+    """Write a page about a saved model, and return its file: guarantee, cost, utility, coefficients.
+
+    ``ledger`` lists what was charged to it, or to one ``dataset`` of it; ``compare`` names files of other
+    models of the same target, whose utility is drawn against ε. Nothing else is read: whatever the page
+    shows about the data was charged when it was measured, or was measured on public rows.
+    """
+    place = Path(out)
+    spare(place, overwrite)
+    from tacit import load
+
+    fitted, others = load(model), [(load(path), Path(path).name) for path in compare]
+    with ExitStack() as stack:
+        books: list[Ledger] = []
+        if isinstance(ledger, Ledger):
+            books = [ledger]
+        elif ledger is not None:
+            names = [dataset] if dataset else Ledger.datasets_in(ledger)
+            books = [stack.enter_context(Ledger.open(ledger, dataset=name)) for name in names]
+        write_page(place, fitted, Path(model).name, books, others, overwrite=overwrite)
+    return place
+
+
+def write_page(
+    out: Path,
+    model: Any,
+    name: str,
+    books: Iterable[Ledger | None],
+    others: Iterable[tuple[Any, str]] = (),
+    *,
+    overwrite: bool,
+) -> None:
+    """Draw the page about a model and what these ledgers say was spent, and write it."""
+    from tacit.report.facts import Facts, Spending
+    from tacit.report.model import model_page
+
+    spending = [Spending.of(book) for book in books if book is not None]
+    compared = [Facts.of(each, called) for each, called in others]
+    write(out, model_page(Facts.of(model, name), spending, compared), overwrite=overwrite)
