@@ -465,9 +465,9 @@ def allows_by_group(patch: pytest.MonkeyPatch) -> None:
 def very_many_groups(scene: Scene) -> None:
     """Grouped quantiles of three million groups are refused, or have room for rounding in each group."""
     assert slack(0.5 * (1 + 10**6 * 2.0**-19), 0.5, 10**6) >= 0
-    grid: Any = SimpleNamespace(size=101)
+    steps: Any = SimpleNamespace(size=101)
     context = Context(Relation("add_remove"), Unit("who", 1), RandomSource(1), None, concentrated=False)
-    statistic = Quantiles("", (Many(3 * 10**6),), grid, (0.5,), True, None)
+    statistic = Quantiles((Many(3 * 10**6),), steps, (0.5,), True, None)
     with suppress(InvalidValue):
         touched = statistic.touched(context)
         left = slack(statistic._sensitivity(0.5, context), 0.5, touched)
@@ -527,10 +527,10 @@ def as_if_all_were_shown(noise: Any, seen: Array, threshold: int, miss: float) -
     return seen + below, seen + above
 
 
-@mend(15, "keys that are shown", twin=replacing(Keys, "_interval", staticmethod(as_if_all_were_shown)))
+@mend(15, "keys that are shown", twin=replacing(NoisyKeys, "interval", staticmethod(as_if_all_were_shown)))
 def keys_that_are_shown(scene: Scene) -> None:
     noise, seen = shown_keys(0.5, 30, 25)
-    low, high = Keys._interval(noise, seen, 30, MISS)
+    low, high = NoisyKeys.interval(noise, seen, 30, MISS)
     check_covered((low <= 25) & (high >= 25))
 
 

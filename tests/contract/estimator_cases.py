@@ -178,6 +178,10 @@ def purchase_of(kind: type, epsilon: float, delta: float) -> Any:
     return CurvaturePurchase(epsilon, delta, Problem(Logistic(), 1, 1.0, delta))
 
 
+MANY: Data = (np.repeat(2.0 ** np.arange(40), 10)[:, None], np.ones(400))
+"""So many rows of each size that noise decides which of them are seen."""
+
+
 def of_purchase(kind: type, delta: float) -> None:
     """Register what an estimator buys before or after its fit."""
     bad = (0.0, -1.0, math.nan, "1")
@@ -188,7 +192,7 @@ def of_purchase(kind: type, delta: float) -> None:
             delta=delta,
             make=lambda random_state: Buying(kind, delta, random_state, 1.0),
             broken=lambda random_state: Buying(kind, delta, random_state, 100.0),
-            data=ONE,
+            data=MANY,
             pair=pair_of(fitted_often),
             bad_inputs=tuple(
                 (f"ε = {epsilon!r}", partial(priced, kind, epsilon, delta), InvalidValue) for epsilon in bad

@@ -23,6 +23,7 @@ from tacit import accounting, audit, events
 from tacit.errors import BudgetExceeded, MalformedEvent, UnsupportedEvent
 from tacit.ledger import Budget, Ledger
 from tacit.randomness import Source
+from tacit.relations import Unit
 
 FALSE_ALARM = 1e-6
 """How likely, at most, any single statistical check rejects something sound."""
@@ -93,6 +94,7 @@ class Case:
     noise: Noise | None = None
     bad_inputs: tuple[tuple[str, Callable[[], Any], type[Exception]], ...] = ()
     relation: str = "add_remove"
+    unit: Unit = field(default_factory=Unit)
     release: Release = release
     covers: frozenset[str] = frozenset()
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -341,7 +343,7 @@ def check_charged_first(case: Case, path: Path, release: Release | None = None) 
         return case.data
 
     def opened(location: Path, epsilon: float) -> Ledger:
-        return Ledger.open(location, Budget(epsilon, case.delta), relation=case.relation)
+        return Ledger.open(location, Budget(epsilon, case.delta), relation=case.relation, unit=case.unit)
 
     with opened(poor, case.epsilon / 2) as ledger:
         try:

@@ -240,6 +240,11 @@ selection(
     chosen(LEFT, best_of(END, 5.0, flips=True), spread(*[LEFT] * 5)), *NO_FRACTION,
 )  # fmt: skip
 selection(
+    "quantile_of_a_fraction", Question(lambda t, **cost: t.quantile("rank", 0.5, confidence=None, **cost)),
+    spread(LEFT), spread(LEFT, 0), beyond,
+    chosen(LEFT, best_of(END, 5.0, flips=True), spread(*[LEFT] * 5)), *NO_FRACTION,
+)  # fmt: skip
+selection(
     "quantile_person", replace(person(MEDIAN), concentrated=True),
     spread(*[LEFT] * 3), spread(*[LEFT] * 3) + hers(Row(rank=0)), beyond,
     chosen(LEFT, best_of(END, 5.0, flips=False), spread(*[LEFT] * 15)),

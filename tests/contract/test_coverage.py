@@ -23,6 +23,7 @@ from tacit import estimators, mechanisms, tables
 from tacit.estimators.linear.noise import PLACES
 from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
+from tacit.tables.questions import Question as Value
 
 PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal"}
 """Take a ledger and make no release of their own: the questions of a table, which are listed below, do."""
@@ -49,9 +50,21 @@ def callables() -> set[str]:
     return {name for name, kind in named.items() if isinstance(kind, type) and "__call__" in dir(kind)}
 
 
-def questions(kind: type = tables.Table) -> set[str]:
-    """Questions of tables: what can be asked of a table and of a batch alike."""
-    return {name for name in dir(tables.Batch) if not name.startswith("_") and hasattr(kind, name)}
+def questions() -> set[str]:
+    """Questions of tables: the classes, and what can be asked of a table and of a batch alike.
+
+    ``ask`` takes any of them as a value.
+    """
+    kinds = (value for _, value in public("tacit.tables") if isinstance(value, type))
+    leaves = (kind for kind in kinds if issubclass(kind, Value) and not kind.__subclasses__())
+    named = {snake(kind.__name__) for kind in leaves}
+    methods = {name for name in dir(tables.Batch) if not name.startswith("_") and hasattr(tables.Table, name)}
+    return named | methods - {"ask"}
+
+
+def snake(name: str) -> str:
+    """The method that asks a question of this class."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def fitted() -> set[str]:

@@ -21,9 +21,10 @@ from contract.registry import Case, Make, Noise, Pair, check_audit, register
 from contract.table_questions import Scales
 from tacit import audit, events
 from tacit.errors import InvalidValue
-from tacit.evaluation import Evaluation, alone, evaluate, tally
+from tacit.evaluation import Evaluation, alone, evaluate, evaluate_rows, tally
 from tacit.evaluation import measuring as evaluation
-from tacit.relations import Relation
+from tacit.ledger import Ledger
+from tacit.relations import Relation, Unit
 
 
 class Says(ClassifierMixin, BaseEstimator):
@@ -100,17 +101,36 @@ class Question:
 
     def asked(self, rows: Rows, random_state: int | None) -> Any:
         """The real evaluation."""
-        options = dict(self.options)
-        if options.pop("by_sex", False):
-            options["groups"] = {"sex": ([row.sex for row in rows], ["F", "M"])}
-        if "rows_per_unit" in options:
-            options["units"] = np.array([row.who for row in rows])
-        inputs = np.array([[row.said] for row in rows], dtype=float).reshape(-1, 1)
-        targets = np.array([row.true for row in rows])
+        inputs, targets, units, labels = self.columns(rows)
+        options = {name: value for name, value in self.options.items() if name != "by_sex"}
+        if labels is not None:
+            options["groups"] = {"sex": (labels["sex"], ["F", "M"])}
         return evaluate(
             self.model, inputs, targets, epsilon=self.epsilon, delta=self.delta,
-            random_state=random_state, **options,
+            random_state=random_state, units=units, **options,
         )  # fmt: skip
+
+    def read(self, ledger: Ledger, access: Callable[[], Rows], random_state: int | None) -> Any:
+        """The real evaluation of rows that are read once they are paid for."""
+        options = {name: value for name, value in self.options.items() if name != "by_sex"}
+        if "by_sex" in self.options:
+            options["groups"] = {"sex": ["F", "M"]}
+        return evaluate_rows(
+            self.model, lambda: self.columns(access()), epsilon=self.epsilon, delta=self.delta,
+            ledger=ledger, random_state=random_state, units="rows_per_unit" in self.options, **options,
+        )  # fmt: skip
+
+    def columns(self, rows: Rows) -> tuple[Any, Any, Any, Any]:
+        """Inputs, targets, units and labels of groups, each None where there are none."""
+        inputs = np.array([[row.said] for row in rows], dtype=float).reshape(-1, 1)
+        units = np.array([row.who for row in rows]) if "rows_per_unit" in self.options else None
+        labels = {"sex": [row.sex for row in rows]} if "by_sex" in self.options else None
+        return inputs, np.array([row.true for row in rows]), units, labels
+
+    @property
+    def unit(self) -> Unit:
+        most = self.options.get("rows_per_unit")
+        return Unit() if most is None else Unit("who", most)
 
 
 @dataclass(frozen=True)
@@ -218,7 +238,8 @@ def case_of(name: str) -> Case:
         name=name, event=told.event, delta=told.delta, make=making(1.0), broken=making(2 / 3),
         pair=Pair(question.more, question.fewer, loss, runs_of, (question.runs,) * 2, rule),
         noise=Noise(draw, scales.cdf, 20_000), relation=question.relation, data=question.more,
-        covers=frozenset({"evaluate"}), bad_inputs=bad_inputs(question),
+        release=lambda ledger, made, access: made.question.read(ledger, access, made.random_state),
+        unit=question.unit, covers=frozenset({"evaluate", "evaluate_rows"}), bad_inputs=bad_inputs(question),
     )  # fmt: skip
 
 
