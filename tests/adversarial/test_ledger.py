@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -9,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from tacit import events
 from tacit.accounting import filters
 from tacit.errors import BudgetExceeded, LedgerCorrupted, LedgerError, TacitError
 from tacit.ledger import Budget, Ledger, Work, book, posting, store
+from tacit.ledger.chain import Record
+from tacit.ledger.guarding import digest
 
 BUDGET = Budget(3.0)
 EVENT = events.Laplace(4.0)
@@ -135,6 +138,77 @@ def test_an_emptied_file_is_no_fresh_budget(name: str, path: Path) -> None:
     for budget in (BUDGET, Budget(30.0)):
         with pytest.raises(LedgerCorrupted):
             Ledger.open(path, budget)
+
+
+PARTITIONS = ("north", "south")
+SCOPE_EDITS: dict[str, list[str]] = {
+    "total up": ["UPDATE tacit_partitions SET total = replace(total, '0.5', '50.0') WHERE name = 'south'"],
+    "total down": ["UPDATE tacit_partitions SET total = replace(total, '0.5', '0.0') WHERE name = 'south'"],
+    "totals gone": ["DELETE FROM tacit_partitions"],
+    "another partition": ["""UPDATE tacit_scopes SET partitions = '["north", "south", "east"]'"""],
+}
+
+
+def partitioned(folder: Path) -> Path:
+    """A ledger that has spent 0.5 of 1 on each of two partitions, and a little on another dataset since."""
+    place = folder / "study.db"
+    with Ledger.open(place, Budget(1.0)) as ledger, ledger.parallel("region", partitions=PARTITIONS) as scope:
+        for name in PARTITIONS:
+            scope.charge(name, events.Laplace(2.0), label="count")
+    with Ledger.open(place, Budget(1.0), dataset="other") as ledger:
+        ledger.charge(EVENT, label="count")
+    return place
+
+
+@mend(16, "an edited partition", twin=replacing(posting, "check_scope", lambda *given: None))
+def edited_partition(scene: Scene) -> None:
+    """With one partition said to have cost much, charges to the other never cost more than that."""
+    path, charges = partitioned(scene.path), 1
+    edit(path, *SCOPE_EDITS["total up"])
+    with suppress(LedgerCorrupted, BudgetExceeded), Ledger.open(path) as ledger:
+        scope = ledger.parallel("region", partitions=PARTITIONS)
+        for _ in range(9):
+            scope.charge("north", events.Laplace(2.0), label="more")
+            charges += 1
+    assert charges * 0.5 <= 1.0, f"{charges} charges of 0.5 to one partition, and a budget of 1"
+
+
+@pytest.mark.parametrize("name", [*SCOPE_EDITS, "nothing"])
+def test_an_edited_scope_is_not_charged(name: str, tmp_path: Path) -> None:
+    path = partitioned(tmp_path)
+    edit(path, *SCOPE_EDITS.get(name, []))
+    names = (*PARTITIONS, "east") if name == "another partition" else PARTITIONS
+    with Ledger.open(path) as ledger:
+        scope = ledger.parallel("region", partitions=names)
+        with nullcontext() if name == "nothing" else pytest.raises(LedgerCorrupted):
+            scope.charge("north", events.Laplace(2.0), label="more")
+            ledger.verify()
+
+
+def test_the_last_entry_of_a_dataset_is_not_edited_behind_that_of_another(tmp_path: Path) -> None:
+    """Its state and what it says it left behind are set back together; its hash is computed anew."""
+    path = partitioned(tmp_path)
+    with Ledger.open(path) as ledger:
+        ledger.charge(EVENT, label="sum")
+    with Ledger.open(path, dataset="other") as ledger:
+        ledger.charge(EVENT, label="sum")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        query = "SELECT * FROM {} WHERE {}"
+        row = dict(connection.execute(query.format("tacit_datasets", "name = 'default'")).fetchone())
+        last = dict(connection.execute(query.format("tacit_entries", "number = 7")).fetchone())
+    assert (last["dataset"], last["label"]) == ("default", "sum")
+    state = digest(row["terms"], row["mode"], row["noise"], row["charges"], NOTHING)
+    last["details"] = json.dumps({"state": state}, separators=(",", ":"))
+    content = {name: value for name, value in last.items() if name != "hash"}
+    for forged in (last["hash"], Record(**content).hash()):
+        edit(
+            path,
+            f"UPDATE tacit_datasets SET total = '{NOTHING}' WHERE name = 'default'",
+            f"UPDATE tacit_entries SET details = '{last['details']}', hash = '{forged}' WHERE number = 7",
+        )
+        with Ledger.open(path) as ledger, pytest.raises(LedgerCorrupted, match="edited entry 7"):
+            ledger.charge(EVENT, label="more")
 
 
 def believes_empty_files(patch: pytest.MonkeyPatch) -> None:

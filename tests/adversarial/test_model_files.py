@@ -275,7 +275,7 @@ def same_rows(scene: Scene, test: str) -> None:
 
 
 def compares_no_content(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tacit.jobs.fit._digest", lambda frame, columns: str(id(frame)))
+    patch.setattr("tacit.jobs.testing.digest", lambda frame, maker: str(id(frame)))
 
 
 for test in SAME_ROWS:

@@ -619,7 +619,7 @@ def faulty_run(scene: Scene) -> None:
     with pytest.raises(NotIsolated):
         made.fit(data())
     with pytest.raises(GuaranteeVoid):
-        made.save(scene.path / "model")
+        tacit.save(made, scene.path / "model")
     with pytest.raises(GuaranteeVoid):
         print(made.guarantee)
 

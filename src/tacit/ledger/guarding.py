@@ -6,11 +6,12 @@ entries. Before it is used, in the transaction that writes the charge:
 - the last entry is the one that the head names, and its content has the hash it says;
 - the entries that this process saw or wrote earlier are still there;
 - the budget is the one in the entry that opened the dataset, whose content and successor fit its hash;
-- mode, charges and total of the dataset are those that its last entry left behind.
+- mode, charges and total of the dataset are those that its last entry left behind;
+- the partitions of a scope that is charged, and their totals, are those that its last entry left behind.
 
 So a ledger that was cut off, emptied, exchanged or given another budget is refused, not taken for a fresh
-one. What is left to :meth:`tacit.Ledger.verify`: entries edited in the middle. What no ledger can find by
-itself: a copy put back while nobody had it open, and a chain computed anew (:mod:`tacit.ledger.chain`).
+one. What is left to :meth:`tacit.Ledger.verify`: other entries edited in the middle. What no ledger can find
+by itself: a copy put back while nobody had it open, and a chain computed anew (:mod:`tacit.ledger.chain`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tacit.ledger.chain import Record
 from tacit.ledger.store import Store
 from tacit.ledger.totals import Total
 
-__all__ = ["Opening", "check_dataset", "digest", "find_opening", "last_entry"]
+__all__ = ["Opening", "check_dataset", "check_scope", "digest", "find_opening", "last_entry", "scope_digest"]
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,60 @@ def check_dataset(
     if not row.terms == opening.terms == first.details:
         raise store.corrupted(f"has another budget for {row.name!r} than it was opened with")
     if last.dataset != row.name:
-        query = sa.select(table).where(table.c.dataset == row.name).order_by(table.c.number.desc()).limit(1)
-        last = connection.execute(query).one()
+        last = _last_where(store, connection, table.c.dataset == row.name)
     left = _left_behind(last)
     if left is not None and left != digest(row.terms, row.mode, row.noise, row.charges, row.total):
         raise store.corrupted(f"has a total for {row.name!r} that its last charge did not leave behind")
+
+
+def check_scope(store: Store, connection: sa.Connection, dataset: str, scope: str) -> None:
+    """Check the partitions of a scope and their totals against its last entry.
+
+    The database reads back to that entry, however far it is.
+    """
+    table = schema.entries
+    last = _last_where(store, connection, table.c.dataset == dataset, table.c.scope == scope)
+    try:
+        details = json.loads(last.details)
+        left = (
+            _scope_digest(json.dumps(details["partitions"]), [])
+            if last.kind == "scope"
+            else details.get("scope")
+        )
+    except (TypeError, ValueError, KeyError):
+        left = None
+    if left is not None and left != scope_digest(connection, dataset, scope):
+        raise store.corrupted(f"has a state of {scope!r} that the last charge to it did not leave behind")
+
+
+def _last_where(store: Store, connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> Any:
+    """The last entry for which the conditions hold; its content and its successor fit its hash."""
+    table = schema.entries
+    query = sa.select(table).where(*conditions).order_by(table.c.number.desc()).limit(1)
+    last = connection.execute(query).one_or_none()
+    if last is None:
+        raise store.corrupted("has lost entries that its state was made from")
+    _check_hash(store, last)
+    after = connection.scalar(sa.select(table.c.previous).where(table.c.number == last.number + 1))
+    if after not in (None, last.hash):
+        raise store.corrupted(f"has an edited entry {last.number}: the next does not follow it")
+    return last
+
+
+def scope_digest(connection: sa.Connection, dataset: str, scope: str) -> str:
+    """The partitions of a scope and their totals in short, for the entry that leaves them behind."""
+    scopes, parts = schema.scopes, schema.partitions
+    declared = connection.scalar(
+        sa.select(scopes.c.partitions).where(scopes.c.dataset == dataset, scopes.c.name == scope)
+    )
+    rows = connection.execute(
+        sa.select(parts.c.name, parts.c.total).where(parts.c.dataset == dataset, parts.c.scope == scope)
+    )
+    return _scope_digest(declared, sorted((row.name, row.total) for row in rows))
+
+
+def _scope_digest(declared: str | None, totals: list[tuple[str, str]]) -> str:
+    return hashlib.sha256(json.dumps([declared, totals]).encode()).hexdigest()[:32]
 
 
 def digest(terms: str, mode: str | None, noise: str, charges: int, total: str) -> str:

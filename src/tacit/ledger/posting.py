@@ -24,7 +24,14 @@ from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import schema
 from tacit.ledger.budget import FILTERS, Terms
 from tacit.ledger.chain import ORIGIN, Record, ScopeState, worse_noise
-from tacit.ledger.guarding import Opening, check_dataset, digest, last_entry
+from tacit.ledger.guarding import (
+    Opening,
+    check_dataset,
+    check_scope,
+    digest,
+    last_entry,
+    scope_digest,
+)
 from tacit.ledger.reading import parse_total, read_dataset, read_terms, works
 from tacit.ledger.store import Store
 from tacit.ledger.totals import Total
@@ -226,6 +233,8 @@ def post_charge(
             last, found = last_entry(store, connection, opening.number, opening.number + 1)
             row = read_dataset(store, connection, dataset)
             check_dataset(store, connection, row, opening, last, found)
+            if request.scope is not None:
+                check_scope(store, connection, dataset, request.scope)
             now = Standing.of(store, connection, row, terms, request)
             _check_work(store, connection, dataset, request)
             if attempt == _ATTEMPTS:
@@ -278,9 +287,11 @@ def _write_charge(
         "total": total.to_json(),
     }
     connection.execute(schema.datasets.update().where(schema.datasets.c.name == row.name).values(**left))
+    said = {} if request.work is None else request.work.said()
+    said["state"] = digest(row.terms, **left)
     if now.scope is not None:
         _write_partition(connection, row.name, request, now.scope, cost)
-    said = {} if request.work is None else request.work.said()
+        said["scope"] = scope_digest(connection, row.name, str(request.scope))
     posted = _append(
         connection,
         (last.number, last.hash),
@@ -294,7 +305,7 @@ def _write_charge(
         mode=admission.mode,
         declared_delta=request.delta,
         noise=request.noise,
-        details=_dumped({**said, "state": digest(row.terms, **left)}),
+        details=_dumped(said),
     )
     return replace(posted, standing=Standing(total, admission.mode, now.relation))
 
