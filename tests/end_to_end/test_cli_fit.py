@@ -10,21 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import Outcome, Run, commands
+from commands import HOURS_AND_SEX, Outcome, Run, commands
 from tacit import Budget, Ledger, Unit, load
 from tacit.data.source import PrivateSource
 from tacit.evaluation import evaluations_of
 
-SCHEMA = """
+SCHEMA = f"""
 [columns.age]
 type = "integer"
 bounds = [18, 90]
-[columns.hours]
-type = "number"
-bounds = [0, 80]
-[columns.sex]
-type = "category"
-categories = ["Female", "Male"]
+{HOURS_AND_SEX}
 [columns.income]
 type = "category"
 categories = ["low", "high"]

@@ -13,21 +13,17 @@ import pytest
 
 import tacit
 from commands import Run, commands
-from tacit import Budget, Ledger, jobs
+from tacit import Budget, Column, Ledger, Schema, jobs
 from tacit.data.source import PrivateSource
 from tacit.errors import LedgerCorrupted, LedgerMissing, TacitError
 
-SCHEMA = """
-[columns.age]
-type = "integer"
-bounds = [18, 90]
-[columns.sex]
-type = "category"
-categories = ["Female", "Male"]
-[columns.income]
-type = "category"
-categories = ["low", "high"]
-"""
+SCHEMA = Schema(
+    {
+        "age": Column("integer", bounds=(18, 90)),
+        "sex": Column("category", categories=("Female", "Male")),
+        "income": Column("category", categories=("low", "high")),
+    }
+)
 FIT = {"schema": "schema.toml", "target": "income", "model": "logistic", "epsilon": 1.0}
 
 
@@ -43,7 +39,7 @@ def write_rows(path: str, seed: int) -> None:
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("schema.toml").write_text(SCHEMA, encoding="utf-8")
+    SCHEMA.save("schema.toml")
     write_rows("data.csv", 1)
     write_rows("others.csv", 2)
     Ledger.open("study.db", Budget(epsilon=3.0)).close()
@@ -120,7 +116,8 @@ def test_errors_name_arguments_in_python_and_options_on_the_command_line(
     given = [word for name, value in FIT.items() for word in (f"--{name}", str(value))]
     words = ("fit", "data.csv", *given, "--ledger", "study.db", "--out")
     assert "or add --overwrite." in run(*words, "model.tacit").err
-    assert "test needs either --test-epsilon or --test-public." in run(*words, "b", "--test", "others.csv").err
+    lacking = run(*words, "new.tacit", "--test", "others.csv")
+    assert "--test needs either --test-epsilon or --test-public." in lacking.err
 
 
 def test_a_test_that_fails_does_not_lose_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +143,10 @@ def test_the_training_rows_are_no_public_test() -> None:
     Path("data.csv").rename("first.csv")
     lines = Path("first.csv").read_text(encoding="utf-8").splitlines()
     Path("again.csv").write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n", encoding="utf-8")
-    with pytest.warns(UserWarning), pytest.raises(TacitError, match="other rows than the ones"):
+    with (
+        pytest.warns(UserWarning, match="What was paid for was written to"),
+        pytest.raises(TacitError, match="other rows than the ones"),
+    ):
         jobs.fit("first.csv", **FIT, ledger="study.db", test="again.csv", test_public=True)
 
 
@@ -154,7 +154,17 @@ def test_an_emptied_ledger_is_not_called_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run: Run = commands(monkeypatch, capsys)
-    asked = ("query", "data.csv", "count()", "--schema", "schema.toml", "--epsilon", "1", "--ledger", "study.db")
+    asked = (
+        "query",
+        "data.csv",
+        "count()",
+        "--schema",
+        "schema.toml",
+        "--ledger",
+        "study.db",
+        "--epsilon",
+        "1",
+    )
     Path("study.db").unlink()
     assert "There is no ledger at study.db. Make it with" in run(*asked).err
     Path("study.db").touch()
