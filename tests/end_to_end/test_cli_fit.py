@@ -108,7 +108,7 @@ def test_from_a_file_to_a_report(run: Run) -> None:
     shown = run("inspect", "model.tacit").good()
     assert "logistic regression of income" in shown.out
     assert "ε = 1, δ = 1e-06" in shown.out
-    assert "at most e^ε = 2.72 times" in shown.out
+    assert "by a factor of at most e^ε = 2.72" in shown.out
     assert "hours" in shown.out
     facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
     assert facts["guarantee"]["epsilon"] == 1.0
