@@ -34,6 +34,16 @@ class Outcome:
 
 Run = Callable[..., Outcome]
 
+HOURS_AND_SEX = """
+[columns.hours]
+type = "number"
+bounds = [0, 80]
+[columns.sex]
+type = "category"
+categories = ["Female", "Male"]
+"""
+"""Two columns of the schema of the people that commands are tried on."""
+
 
 def commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs ``tacit`` with these arguments, in the current folder."""

@@ -10,21 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import Outcome, Run, commands
+from commands import HOURS_AND_SEX, Outcome, Run, commands
 from tacit import Budget, Ledger, Unit, load
 from tacit.data.source import PrivateSource
 from tacit.evaluation import evaluations_of
 
-SCHEMA = """
+SCHEMA = f"""
 [columns.age]
 type = "integer"
 bounds = [18, 90]
-[columns.hours]
-type = "number"
-bounds = [0, 80]
-[columns.sex]
-type = "category"
-categories = ["Female", "Male"]
+{HOURS_AND_SEX}
 [columns.income]
 type = "category"
 categories = ["low", "high"]
@@ -113,7 +108,7 @@ def test_from_a_file_to_a_report(run: Run) -> None:
     shown = run("inspect", "model.tacit").good()
     assert "logistic regression of income" in shown.out
     assert "ε = 1, δ = 1e-06" in shown.out
-    assert "at most e^ε = 2.72 times" in shown.out
+    assert "by a factor of at most e^ε = 2.72" in shown.out
     assert "hours" in shown.out
     facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
     assert facts["guarantee"]["epsilon"] == 1.0

@@ -13,21 +13,16 @@ from typing import Any
 
 import pytest
 
-from commands import Outcome, Run, commands
+from commands import HOURS_AND_SEX, Outcome, Run, commands
 from tacit import Budget, Ledger
 from tacit.data.source import PrivateSource
 
-SCHEMA = """
+SCHEMA = f"""
 population = 1200
 [columns.age]
 type = "integer"
 bounds = [0, 100]
-[columns.hours]
-type = "number"
-bounds = [0, 80]
-[columns.sex]
-type = "category"
-categories = ["Female", "Male"]
+{HOURS_AND_SEX}
 [columns."home-town"]
 type = "category"
 categories = ["Bonn", "Köln"]

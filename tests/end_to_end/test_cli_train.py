@@ -111,7 +111,7 @@ def test_from_arrays_to_a_report(run: Run) -> None:
     assert "convolutional network of 3 classes" in shown
     assert "ε = 3, δ = 1e-05" in shown
     assert "PoissonSampled(0.2, Gaussian(" in shown
-    assert "at most e^ε = 20.1 times" in shown
+    assert "by a factor of at most e^ε = 20.1" in shown
     facts = json.loads(run("inspect", "model.safetensors", "--json").good().out)
     assert facts["guarantee"]["epsilon"] == 3.0
     assert facts["network"]["architecture"] == "cnn"

@@ -49,10 +49,7 @@ def fit(
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
     ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(help="Rows to measure the model on.", show_default=False, rich_help_panel=options.TEST),
-    ] = None,
+    test: options.Test = None,
     test_epsilon: options.TestEpsilon = None,
     test_public: options.TestPublic = False,
     test_dataset: options.TestDataset = None,

@@ -23,6 +23,7 @@ __all__ = [
     "SchemaFile",
     "Seed",
     "Source",
+    "Test",
     "TestDataset",
     "TestEpsilon",
     "TestPublic",
@@ -60,6 +61,9 @@ Seed = Annotated[
     typer.Option(help="Makes the noise repeatable, for tests: NO PRIVACY.", show_default=False),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+Test = Annotated[
+    str | None, typer.Option(help="Measure it on these.", show_default=False, rich_help_panel=TEST)
+]
 TestEpsilon = Annotated[
     float | None,
     typer.Option(help="They are private: ε to spend.", show_default=False, rich_help_panel=TEST),

@@ -126,10 +126,7 @@ def train(
         str | None,
         typer.Option(help="poisson, shuffle or fixed.", rich_help_panel=HOW, show_default="poisson"),
     ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="Examples to measure it on.", show_default=False, rich_help_panel=options.TEST),
-    ] = None,
+    test: options.Test = None,
     test_epsilon: options.TestEpsilon = None,
     test_public: options.TestPublic = False,
     test_dataset: options.TestDataset = None,

@@ -61,26 +61,24 @@ class Due:
         """Where it is charged."""
         return ledger_of(self.payment)
 
-    def fits(self) -> bool:
-        """Whether the budget would suffice for this charge alone."""
-        return self.payment.preview(self.event, delta=self.delta) is not None
-
 
 @dataclass(frozen=True)
 class Balance:
     """What is spent of a budget, and what would be spent after the charges that are due."""
 
-    ledger: Ledger
-    dues: tuple[Due, ...]
     spent: float
+    """ε spent in all, now."""
     remaining: float
+    """ε that remains, now."""
     after: float | None
     """ε spent in all afterwards; None if the charges would be refused."""
+    ledger: Ledger
+    dues: Sequence[Due]
 
     @classmethod
     def of(cls, ledger: Ledger, dues: Sequence[Due]) -> Balance:
         """Read the ledger; nothing is charged."""
-        return cls(ledger, tuple(dues), ledger.spent().epsilon, ledger.remaining(), _after(ledger, dues))
+        return cls(ledger.spent().epsilon, ledger.remaining(), _after(ledger, dues), ledger, tuple(dues))
 
     @property
     def left(self) -> float | None:
