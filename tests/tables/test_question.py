@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tacit.data.rowwise import rowwise
+from tacit.data.engine.rowwise import rowwise
 from tacit.errors import InvalidValue
 from tacit.schema import Column, Schema
 from tacit.tables.language.condition import Literal, Name, Operation

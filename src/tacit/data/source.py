@@ -33,11 +33,11 @@ import pyarrow as pa
 from tacit.data.cleaning import expressions
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
+from tacit.data.engine.pruning import prune
+from tacit.data.engine.silence import silent
+from tacit.data.engine.stored import stored_of
 from tacit.data.files import WELL_FORMED, Part, paths_of, tables_of, unchanged
 from tacit.data.frames import Frame, frame_of
-from tacit.data.pruning import prune
-from tacit.data.silence import silent
-from tacit.data.stored import stored_of
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Schema
 
@@ -185,8 +185,8 @@ def connect(
     ``source``
         path, glob or list of paths of CSV files (``.csv``, ``.tsv``, also ``.gz``; UTF-8, the first line
         names the columns) or Parquet files; a pandas, polars or pyarrow frame, left unchanged until closed;
-        or an Ibis table on DuckDB or Spark, of which see :mod:`tacit.data.stored`. What an Ibis expression
-        does to the rows of its table comes before the cleaning, and is as public as the schema.
+        or an Ibis table on DuckDB or Spark, see :mod:`tacit.data.engine.stored`. What an Ibis expression does to
+        the rows of its table comes before the cleaning, and is as public as the schema.
     ``delimiter``
         of CSV files. Files that end in ``.tsv`` are separated by tabs.
     ``memory_limit``

@@ -11,7 +11,7 @@ import ibis
 import ibis.expr.types as ir
 
 from tacit.data.cleaning.expressions import clean
-from tacit.data.rowwise import rowwise
+from tacit.data.engine.rowwise import rowwise
 from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue, TacitError
 from tacit.ledger import Ledger
