@@ -34,7 +34,7 @@ import sqlglot.expressions as sge
 from tacit.data.engine.pruning import prune, used_columns
 from tacit.data.engine.rowwise import rowwise
 from tacit.data.files import paths_of
-from tacit.data.frames import Frame, frame_of
+from tacit.data.frames import Frame, arrow_frame, frame_of
 from tacit.errors import InvalidValue
 
 __all__ = ["ENGINES", "Stored", "stored_of"]
@@ -144,20 +144,14 @@ def _rebuilt(op: Any, base: ir.Table) -> ir.Table:
 
 def _read_once(connection: Any, table: ir.Table) -> Frame:
     """What the expression gives as a frame: one query, when the rows are taken."""
-    kinds = _as_frame(table.schema().to_pyarrow().empty_table())
+    kinds = arrow_frame(table.schema().to_pyarrow().empty_table())
 
     def taken(places: Sequence[int]) -> Frame:
         names = list(dict.fromkeys(kinds.names[place] for place in places))
-        found = _as_frame(connection.to_pyarrow(prune(table.select(*names))))
+        found = arrow_frame(connection.to_pyarrow(prune(table.select(*names))))
         return found.taken([names.index(kinds.names[place]) for place in places])
 
     return Frame(kinds.names, kinds.kind, lambda place, column: taken([place]).values(0, column), taken)
-
-
-def _as_frame(table: Any) -> Frame:
-    frame = frame_of(table)
-    assert frame is not None
-    return frame
 
 
 _CATALOG = """
