@@ -341,6 +341,11 @@ def test_memory_agrees_with_tables_that_the_engine_keeps(name: str, duckdb_maker
     assert disagreements(name, duckdb_maker)[:20] == []
 
 
+@pytest.mark.parametrize("name", ["text", "float64", "int64", "decimal(18, 9)", "decimal(38, 0)"])
+def test_memory_agrees_with_tables_on_spark(name: str, spark_maker: Maker) -> None:
+    assert disagreements(name, spark_maker)[:20] == []
+
+
 def test_at_least_ten_thousand_values_were_compared() -> None:
     number = sum(
         len({repr(v) for v in STORED[name](random.Random(f"agreement {name}"))[2]}) for name in STORED
