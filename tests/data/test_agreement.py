@@ -24,9 +24,11 @@ import pyarrow as pa
 import pytest
 
 from engines import Maker
+from tacit.data import frames
 from tacit.data.cleaning import expressions, values
 from tacit.data.cleaning.rule import BLANKS, kind_of
 from tacit.data.cleaning.values import Values, bounded, category, codes_of
+from tacit.data.given import real
 from tacit.data.source import connect
 from tacit.schema import Column, Schema
 
@@ -363,6 +365,15 @@ def test_denormals_are_kept_to_the_last_bit() -> None:
     assert found == tiny.tolist() == in_memory(tiny, Column("number", bounds=(-1, 1)))
 
 
+def test_what_callers_hand_over_is_read_by_the_same_rule() -> None:
+    for given in (texts(random.Random(5)), objects(random.Random(5))):
+        alone = [value for value in given if not isinstance(value, (list, tuple))]
+        handed = real(alone)
+        expected = in_memory(_object_array(alone), Column("number"))
+        assert [None if math.isnan(number) else number for number in handed.tolist()] == expected
+    assert np.isnan(real(["1_000", "१२", "１", "nan", b"1"])).all()
+
+
 def _unpatterned(value: Any) -> float | None:
     return float(value) if isinstance(value, (str, int, float)) else None
 
@@ -392,6 +403,12 @@ TWINS: dict[str, tuple[str, Any, str, Any]] = {
         {"true": True, "1": True, "yes": True, "false": False, "0": False},
     ),
     "days of the year 0": ("text", expressions, "DAY", "[0-9]{4}-[0-9]{2}-[0-9]{2}x?"),
+    "decimals as Arrow converts them": (
+        "decimal(18, 9)",
+        frames,
+        "cast",
+        lambda found, wanted, **_: found.cast(wanted, safe=False),
+    ),
     "bounds that are wider": ("decimal(38, 0)", values, "limits", lambda column: (-math.inf, math.inf)),
 }
 
