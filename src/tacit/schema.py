@@ -61,7 +61,9 @@ from tacit.relations import Unit
 
 __all__ = ["Column", "Schema"]
 
-_LARGEST = 2**53
+LARGEST = 2**53
+"""The largest whole number that may be declared: up to here each is itself in float64."""
+
 _ALLOWED = {
     "integer": ("bounds", "categories", "missing"),
     "number": ("bounds", "missing"),
@@ -351,8 +353,8 @@ def _value(kind: str, name: str, value: Any) -> Any:
     return value
 
 
-def _whole(name: str, value: Any, minimum: int = -_LARGEST) -> int:
-    if (number := _validate.count(name, value, minimum)) > _LARGEST:
+def _whole(name: str, value: Any, minimum: int = -LARGEST) -> int:
+    if (number := _validate.count(name, value, minimum)) > LARGEST:
         raise InvalidValue(name, value, "at most 2**53")
     return number
 

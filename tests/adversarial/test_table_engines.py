@@ -24,8 +24,9 @@ from ibis import _
 from contract.mends import Scene, mend, replacing
 from engines import THEIR_WARNINGS
 from tacit import Budget, Column, Ledger, Schema, Unit
-from tacit.data import files, frames, stored
+from tacit.data import files, frames
 from tacit.data import source as sources
+from tacit.data.engine import stored
 from tacit.data.source import connect
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.tables import Batch, Table

@@ -25,8 +25,9 @@ import pytest
 from contract.mends import Scene, mend, replacing
 from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
-from tacit.data import frames, stored
+from tacit.data import frames
 from tacit.data import source as sources
+from tacit.data.engine import stored
 from tacit.data.frames import Frame, frame_of
 from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue, SourceMissing

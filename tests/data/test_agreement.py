@@ -24,9 +24,11 @@ import pyarrow as pa
 import pytest
 
 from engines import Maker
+from tacit.data import frames
 from tacit.data.cleaning import expressions, values
 from tacit.data.cleaning.rule import BLANKS, kind_of
 from tacit.data.cleaning.values import Values, bounded, category, codes_of
+from tacit.data.given import real
 from tacit.data.source import connect
 from tacit.schema import Column, Schema
 
@@ -341,6 +343,11 @@ def test_memory_agrees_with_tables_that_the_engine_keeps(name: str, duckdb_maker
     assert disagreements(name, duckdb_maker)[:20] == []
 
 
+@pytest.mark.parametrize("name", ["text", "float64", "int64", "decimal(18, 9)", "decimal(38, 0)"])
+def test_memory_agrees_with_tables_on_spark(name: str, spark_maker: Maker) -> None:
+    assert disagreements(name, spark_maker)[:20] == []
+
+
 def test_at_least_ten_thousand_values_were_compared() -> None:
     number = sum(
         len({repr(v) for v in STORED[name](random.Random(f"agreement {name}"))[2]}) for name in STORED
@@ -356,6 +363,15 @@ def test_denormals_are_kept_to_the_last_bit() -> None:
     tiny = np.array([5e-324, -5e-324, 2.2250738585072014e-308, 1e-310])
     (found,) = in_engine(pa.array(tiny), [Column("number", bounds=(-1, 1))])
     assert found == tiny.tolist() == in_memory(tiny, Column("number", bounds=(-1, 1)))
+
+
+def test_what_callers_hand_over_is_read_by_the_same_rule() -> None:
+    for given in (texts(random.Random(5)), objects(random.Random(5))):
+        alone = [value for value in given if not isinstance(value, (list, tuple))]
+        handed = real(alone)
+        expected = in_memory(_object_array(alone), Column("number"))
+        assert [None if math.isnan(number) else number for number in handed.tolist()] == expected
+    assert np.isnan(real(["1_000", "१२", "１", "nan", b"1"])).all()
 
 
 def _unpatterned(value: Any) -> float | None:
@@ -387,6 +403,12 @@ TWINS: dict[str, tuple[str, Any, str, Any]] = {
         {"true": True, "1": True, "yes": True, "false": False, "0": False},
     ),
     "days of the year 0": ("text", expressions, "DAY", "[0-9]{4}-[0-9]{2}-[0-9]{2}x?"),
+    "decimals as Arrow converts them": (
+        "decimal(18, 9)",
+        frames,
+        "cast",
+        lambda found, wanted, **_: found.cast(wanted, safe=False),
+    ),
     "bounds that are wider": ("decimal(38, 0)", values, "limits", lambda column: (-math.inf, math.inf)),
 }
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ibis import _
 
-from tacit.data.rowwise import rowwise
+from tacit.data.engine.rowwise import rowwise
 from tacit.errors import InvalidValue
 
 NAN, INF = math.nan, math.inf

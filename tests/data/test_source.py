@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from people import AGE, DAY, PEOPLE, column, rows
 from tacit.data.cleaning.expressions import clean, total
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
@@ -27,29 +28,6 @@ from tacit.data.source import UNIT, connect
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.relations import Unit
 from tacit.schema import Column, Schema
-
-DAY = datetime.date(2020, 1, 2)
-PEOPLE = Schema(
-    {
-        "age": Column("integer", bounds=(0, 120)),
-        "sex": Column("category", categories=("F", "M"), other="o"),
-        "seen": Column("date"),
-    }
-)
-AGE = Schema({"age": Column("integer", bounds=(0, 120))})
-
-
-def rows(source: Any, schema: Schema = PEOPLE, **options: Any) -> list[tuple[Any, ...]]:
-    """The declared columns of all rows, None for what is missing."""
-    opened = connect(source, schema, **options)
-    frame = opened.run(opened.table.select(*schema))
-    opened.close()
-    found = frame.itertuples(index=False)
-    return [tuple(None if pd.isna(value) else value for value in row) for row in found]
-
-
-def column(values: Any, declared: Column, **options: Any) -> list[Any]:
-    return [value for (value,) in rows(pd.DataFrame({"x": values}), Schema({"x": declared}), **options)]
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacit import Budget, tables
-from tacit.data.rowwise import rowwise
+from tacit.data.engine.rowwise import rowwise
 from tacit.data.source import connect
 from tacit.errors import InvalidValue
 from tacit.randomness import Source as RandomSource

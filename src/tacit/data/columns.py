@@ -16,7 +16,7 @@ from tacit.data.cleaning.values import Values
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.schema import Schema, hint_of
 
-__all__ = ["Columns", "objects", "unmasked"]
+__all__ = ["Columns", "unmasked"]
 
 Array = NDArray[Any]
 
@@ -92,6 +92,7 @@ def _listed(row: Any) -> list[Any]:
 
 
 def unmasked(values: np.ma.MaskedArray[Any, Any]) -> Array:
+    """The values as objects, None where they are masked."""
     filled = values.data.astype(object)
     filled[np.ma.getmaskarray(values)] = None
     return filled
@@ -101,11 +102,11 @@ def _values_of(name: str, series: Any) -> Values:
     """A column of a frame as an array: of numbers, of datetime64, or of objects."""
     dtype = getattr(series, "dtype", None)
     if type(dtype).__name__ == "CategoricalDtype":
-        stored = objects([*series.cat.categories.tolist(), None])
+        stored = _objects([*series.cat.categories.tolist(), None])
         return Values(stored, np.asarray(series.cat.codes, dtype=np.intp))
     if str(dtype) in ("str", "string") and hasattr(series, "factorize"):
         index, distinct = series.factorize()
-        return Values(objects([*distinct.tolist(), None]), np.asarray(index, dtype=np.intp))
+        return Values(_objects([*distinct.tolist(), None]), np.asarray(index, dtype=np.intp))
     if isinstance(series, np.ma.MaskedArray):
         array = unmasked(series)
     elif isinstance(dtype, np.dtype):
@@ -115,13 +116,14 @@ def _values_of(name: str, series: Any) -> Values:
     elif hasattr(series, "to_numpy"):
         array = np.asarray(series.to_numpy())
     else:
-        array = objects(list(series))
+        array = _objects(list(series))
     if array.ndim != 1:
         raise InvalidValue(f"column {name!r}", f"an array of shape {array.shape}", "one value for each row")
     return Values(array)
 
 
-def objects(values: Sequence[Any]) -> Array:
+def _objects(values: Sequence[Any]) -> Array:
+    """An array that holds each value as it is."""
     array = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         array[i] = value

@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 
+__all__ = ["Found", "Where", "find", "valid_labels"]
+
 Array = NDArray[Any]
 
 INPUTS = ("x", "X", "images", "inputs", "x_train", "X_train", "data")

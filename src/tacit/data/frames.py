@@ -35,7 +35,7 @@ from tacit.data.cleaning.values import reader, text, total
 from tacit.errors import SourceMissing
 from tacit.schema import Column
 
-__all__ = ["Frame", "cast", "frame_of", "readable"]
+__all__ = ["Frame", "arrow_frame", "cast", "frame_of", "readable"]
 
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds from 1970 to the ends of the years 1 … 9999."""
@@ -75,7 +75,7 @@ def frame_of(source: Any) -> Frame | None:
     if library == "polars" and hasattr(source, "collect_schema"):
         return _polars(source)
     if library == "pyarrow" and isinstance(source, (pa.Table, pa.RecordBatch)):
-        return _arrow(source)
+        return arrow_frame(source)
     return None
 
 
@@ -170,14 +170,16 @@ def _polars(frame: Any) -> Frame:
     return Frame(names, kind, values, taken)
 
 
-def _arrow(frame: pa.Table | pa.RecordBatch) -> Frame:
+def arrow_frame(frame: pa.Table | pa.RecordBatch) -> Frame:
+    """A table of pyarrow as a frame."""
+
     def kind(place: int, column: Column | None) -> pa.DataType:
         return _wanted(frame.schema.types[place], column)
 
     def values(place: int, column: Column | None) -> _Values:
         return cast(frame.column(place), kind(place, column), unit=column is None)
 
-    return Frame(frame.schema.names, kind, values, lambda places: _arrow(frame.select(list(places))))
+    return Frame(frame.schema.names, kind, values, lambda places: arrow_frame(frame.select(list(places))))
 
 
 def _wanted(stored: pa.DataType, column: Column | None) -> pa.DataType:

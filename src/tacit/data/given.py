@@ -1,8 +1,8 @@
-"""What callers hand over, read value by value.
+"""Matrices, labels and units as callers hand them over, read value by value.
 
 NumPy gives a list the one type that fits all of its values, so that a single text would turn every other
 value into text; scikit-learn's checks raise, and quote, what they do not like. Here every value is read by
-itself: what it becomes depends on it alone, and nothing that it is raises.
+itself, by :mod:`tacit.data.cleaning.rule`: what it becomes depends on it alone, and no value raises.
 
 What is refused is refused by public facts: the type of the container, the types in which its columns are
 stored and its shape. A list has no shape but the lengths of its rows: :func:`declared_matrix` takes the
@@ -91,10 +91,10 @@ def width_of(X: Any, declared: int | None) -> int:
 
 
 def _usual_length(X: Any) -> int:
-    """The most frequent length of the rows of a list, the smallest of several.
+    """The most frequent length of the rows of a list; of several that are equally frequent, the smallest.
 
-    That of the first row would be for one row to decide. Here a row decides where there are two lengths
-    that are equally frequent, so :data:`LISTED` is among the assumptions of a fit to a list.
+    If the first row counted, one row would decide. With the most frequent length a row decides only where
+    two are equally frequent, so :data:`LISTED` is among the assumptions of a fit to a list.
     """
     counts = Counter(length for row in X if (length := _length(row)) is not None)
     if not counts:

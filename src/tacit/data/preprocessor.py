@@ -2,7 +2,7 @@
 
 What becomes of a row depends on that row and on the schema. No mean, no extreme and no list of categories
 is taken from the data, so the step costs no budget, and what is known of its output (names, bounds,
-norm) is known before any data are seen. The values are read as :mod:`tacit.tables` reads them:
+norm) is known before any data are seen. Values are cleaned by :mod:`tacit.data.cleaning.rule`, as in tables:
 
 ==========================================  =====================================================
 column                                      features

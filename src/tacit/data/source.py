@@ -33,11 +33,11 @@ import pyarrow as pa
 from tacit.data.cleaning import expressions
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
+from tacit.data.engine.pruning import prune
+from tacit.data.engine.silence import silent
+from tacit.data.engine.stored import stored_of
 from tacit.data.files import WELL_FORMED, Part, paths_of, tables_of, unchanged
 from tacit.data.frames import Frame, frame_of
-from tacit.data.pruning import prune
-from tacit.data.silence import silent
-from tacit.data.stored import stored_of
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Schema
 
@@ -63,13 +63,13 @@ def encode(text: str) -> bytes:
 
 
 class PrivateSource:
-    """Rows behind a schema, cleaned.
+    """Private rows behind a schema, cleaned: nothing that :meth:`run` returns is noisy, or may be published.
 
     ``table`` has the declared columns, in the schema's order and each in the one type of its kind:
     integer int64, number float64 (never NaN), boolean, date, category and text string (int64 where
-    the categories are numbers); NULL where a value is missing. If the unit is a group, :data:`UNIT`
-    tells the groups apart, and rows without one are left out. Columns for :meth:`key` follow. ``steady``
-    says that reading it twice in one query gives the same rows, which somebody else's view may not.
+    the categories are numbers); NULL where a value is missing. If the schema names a unit, the column
+    :data:`UNIT` holds that of each row, and rows without one are left out. Columns for :meth:`key` follow.
+    ``steady`` says that reading it twice in one query gives the same rows; somebody else's view may not.
 
     Guarantee: each row of ``table`` depends on one row of the source, and nothing that a row holds
     makes :meth:`run` fail, except lines that break the file format itself.
@@ -185,8 +185,8 @@ def connect(
     ``source``
         path, glob or list of paths of CSV files (``.csv``, ``.tsv``, also ``.gz``; UTF-8, the first line
         names the columns) or Parquet files; a pandas, polars or pyarrow frame, left unchanged until closed;
-        or an Ibis table on DuckDB or Spark, of which see :mod:`tacit.data.stored`. What an Ibis expression
-        does to the rows of its table comes before the cleaning, and is as public as the schema.
+        or an Ibis table on DuckDB or Spark, see :mod:`tacit.data.engine.stored`. What an Ibis expression does
+        to the rows of its table comes before the cleaning, and is as public as the schema.
     ``delimiter``
         of CSV files. Files that end in ``.tsv`` are separated by tabs.
     ``memory_limit``
@@ -211,7 +211,7 @@ def connect(
     else:
         connection, release = _embedded(memory_limit)
     try:
-        parts: list[Part]
+        parts: list[Part] = []
         named = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Ibis 12 calls DuckDB 2 by old names
@@ -224,8 +224,7 @@ def connect(
                 named = all(path.lower().endswith((".parquet", ".pq")) for path in paths)
                 if stored is not None:
                     parts = [_itself(stored.on(table)) for table, _ in parts]
-            else:
-                assert stored is not None
+            elif stored is not None:
                 parts = [_itself(_without_nan(stored.here(), connection.name))]
         if frame is None:
             parts = [(table, {k: v for k, v in names.items() if k != UNIT}) for table, names in parts]

@@ -10,7 +10,7 @@ from typing import Any
 import ibis.expr.types as ir
 
 from tacit.data.cleaning.expressions import clean
-from tacit.data.rowwise import rowwise
+from tacit.data.engine.rowwise import rowwise
 from tacit.data.source import PrivateSource, connect
 from tacit.errors import InvalidValue
 from tacit.ledger import Ledger

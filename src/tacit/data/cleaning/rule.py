@@ -46,7 +46,7 @@ import datetime
 import math
 from typing import Any
 
-from tacit.schema import Column
+from tacit.schema import LARGEST, Column
 
 __all__ = [
     "BLANKS",
@@ -61,9 +61,6 @@ __all__ = [
     "kind_of",
     "limits",
 ]
-
-LARGEST = 2**53
-"""Whole numbers up to here are themselves in float64."""
 
 BLANKS = " \t\n\r\v\f"
 """The characters that do not count around text."""

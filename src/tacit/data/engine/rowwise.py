@@ -50,11 +50,11 @@ import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from tacit.errors import InvalidValue
+from tacit.schema import LARGEST
 
 __all__ = ["rowwise"]
 
-_WHOLE = 2.0**53
-"""Whole numbers up to here are themselves in float64."""
+_WHOLE = float(LARGEST)
 _FRACTIONS = 2.0**52
 """From here on, floats have no fraction."""
 _MOST_NODES = 5000

@@ -4,11 +4,11 @@ An Ibis expression is a plan in somebody else's engine. It may draw rows at rand
 in no particular order, or divide by a column that is zero in one row; answers would then be about other rows
 each time, or fail because of one person. So there is a closed list of what is read:
 
-* of engines, DuckDB and Spark. Both pass the table of traps in ``tests/tables/test_traps.py``. All others are
+* of engines, DuckDB and Spark. Both pass the table of traps in ``tests/data/test_traps.py``. All others are
   refused by name: PostgreSQL, for example, raises on numbers that DuckDB takes.
 * of operations, those that choose, name or compute columns, and conditions, each made row by row and total
-  by :func:`tacit.data.rowwise.rowwise`. Joins, aggregates, limits, windows, samples, SQL text and whatever
-  else has no rule are refused. Their result can be stored as a table, and that table be passed.
+  by :func:`tacit.data.engine.rowwise.rowwise`. Joins, aggregates, limits, windows, samples, SQL text and
+  whatever else has no rule are refused. Their result can be stored as a table, and that table be passed.
 * of tables, those whose rows are stored. A view is a plan that Ibis does not see. It is refused, unless all
   it does is to read Parquet files, which are then read as if they had been named themselves, or an Arrow
   object registered with DuckDB, which is then read once, in one piece. On Spark the plan of the view is
@@ -31,10 +31,10 @@ import ibis.expr.types as ir
 import sqlglot
 import sqlglot.expressions as sge
 
+from tacit.data.engine.pruning import prune, used_columns
+from tacit.data.engine.rowwise import rowwise
 from tacit.data.files import paths_of
-from tacit.data.frames import Frame, frame_of
-from tacit.data.pruning import prune, used_columns
-from tacit.data.rowwise import rowwise
+from tacit.data.frames import Frame, arrow_frame, frame_of
 from tacit.errors import InvalidValue
 
 __all__ = ["ENGINES", "Stored", "stored_of"]
@@ -144,20 +144,14 @@ def _rebuilt(op: Any, base: ir.Table) -> ir.Table:
 
 def _read_once(connection: Any, table: ir.Table) -> Frame:
     """What the expression gives as a frame: one query, when the rows are taken."""
-    kinds = _as_frame(table.schema().to_pyarrow().empty_table())
+    kinds = arrow_frame(table.schema().to_pyarrow().empty_table())
 
     def taken(places: Sequence[int]) -> Frame:
         names = list(dict.fromkeys(kinds.names[place] for place in places))
-        found = _as_frame(connection.to_pyarrow(prune(table.select(*names))))
+        found = arrow_frame(connection.to_pyarrow(prune(table.select(*names))))
         return found.taken([names.index(kinds.names[place]) for place in places])
 
     return Frame(kinds.names, kinds.kind, lambda place, column: taken([place]).values(0, column), taken)
-
-
-def _as_frame(table: Any) -> Frame:
-    frame = frame_of(table)
-    assert frame is not None
-    return frame
 
 
 _CATALOG = """
