@@ -22,7 +22,7 @@ from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
 from tacit.estimators.linear import certified, newton
 from tacit.estimators.linear import rows as prepared
-from tacit.estimators.linear.losses import HuberHinge, SmoothedHinge
+from tacit.estimators.linear.losses import HuberHinge, Logistic, SmoothedHinge
 from tacit.estimators.linear.noise import PLACES, objective, output
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.evaluation import evaluate
@@ -531,8 +531,8 @@ def test_the_twin_that_takes_too_few_steps_is_found(monkeypatch: pytest.MonkeyPa
     assert max(distances(monkeypatch, LogisticRegression, {}, *HARD["separable"])) > 1
 
 
-def test_the_gradient_is_as_exact_as_is_said() -> None:
-    """Against fractions, at points where float64 alone is off by far more."""
+def test_the_gradients_are_as_exact_as_is_said() -> None:
+    """Against fractions, near a minimum and a sharp corner."""
     generator = np.random.default_rng(9)
     x = generator.uniform(-1, 1, (40, 3))
     space = Space.of(np.full(3, -1.0), np.full(3, 1.0), None, intercept=True)
@@ -551,3 +551,18 @@ def test_the_gradient_is_as_exact_as_is_said() -> None:
         exact = [total + value * slope for total, value in zip(exact, values, strict=True)]
     allowed = 2.0**-53 * (40 * 40 + 4 * 0.5 * float(np.linalg.norm(near)))
     assert math.dist(found[:, 0], [float(each) for each in exact]) <= allowed
+    fast, error = certified._Gradient(loss, rows, penalty, np.zeros((4, 1))).fast(near)
+    assert math.dist(fast[:, 0], [float(each) for each in exact]) <= error + 1e-15 * 40 / loss.corner
+    assert 0 < error < 1e-9
+
+
+def test_the_fast_gradient_is_that_of_long_sums() -> None:
+    generator = np.random.default_rng(10)
+    x = generator.uniform(-1, 1, (70_001, 3))
+    space = Space.of(np.full(3, -1.0), np.ones(3), None, intercept=True)
+    rows = ScaledRows(x, (x[:, :1] > 0) * 1.0, space)
+    theta, penalty = generator.normal(size=(4, 1)) * 10, np.full(4, 0.5)
+    gradient = certified._Gradient(Logistic(), rows, penalty, np.ones((4, 1)))
+    fast, error = gradient.fast(theta)
+    slow = gradient((theta, np.zeros_like(theta)))
+    assert np.linalg.norm(fast - slow) <= error < 1e-7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ import pytest
 from sklearn.base import clone
 
 import tacit
-from tacit import Budget, Ledger, Unit
+from tacit import Budget, Ledger, Unit, accounting, events
 from tacit.data.features import Features, known
 from tacit.errors import InvalidValue, TacitError
 from tacit.estimators import LinearRegression, LogisticRegression, noise
 from tacit.estimators.linear.noise import PLACES, noise_from_dict, noise_of
-from tacit.estimators.private import CHOSEN
+from tacit.estimators.private import CHOSEN, PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.purchases import Purchases
+from tacit.mechanisms import euclidean_noise
+from tacit.randomness import Source
+from tacit.relations import norm_sensitivity
 
 X = np.random.default_rng(1).uniform(-1, 1, (60, 2))
 Y = (X[:, 0] > 0).astype(int)
@@ -137,3 +142,68 @@ class TestNoise:
         more = LinearRegression(noise=noise.Statistics(residuals=True), **settings).fit(X, Y)
         assert not hasattr(plain, "coef_error_")
         assert (more.coef_error_ > 0).all()
+
+
+@dataclass(frozen=True)
+class MeansRecipe(Recipe):
+    bought: Purchases | None = None
+    mechanism: Any = None
+
+
+class Means(PrivateEstimator):
+    """Means of features, without a target: all that clusters and components need of the skeleton."""
+
+    title = "means"
+    released = ("means_", "bounds_", "n_features_in_", "feature_names_in_")
+    supervised = False
+
+    def __init__(
+        self, epsilon: float = 1.0, delta: float = 0.0, *, bounds: Any = None, population: Any = None,
+        relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None, label: str | None = None,
+        verbose: bool = False, random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        self.epsilon, self.delta, self.bounds, self.population = epsilon, delta, bounds, population
+        self.relation, self.rows_per_unit, self.ledger, self.label = relation, rows_per_unit, ledger, label
+        self.verbose, self.random_state = verbose, random_state
+
+    def _recipe(self, public: Public) -> MeansRecipe:
+        bought = Purchases.of(public, population=self.population, bounds=self.bounds)
+        bound = np.sqrt(public.width)
+        moved = public.unit.rows * norm_sensitivity(bound, public.relation)
+        noise = euclidean_noise(moved, bought.epsilon, bought.delta)
+        event = events.Compose((noise.event, *bought.costs))
+        return MeansRecipe(event, "float64", (("sums", bought.epsilon), *bought.parts), (), bought, noise)
+
+    def _carry_out(self, recipe: Any, rows: PrivateRows, source: Source) -> None:
+        lower, upper = recipe.bought.buy_bounds(rows, source)
+        count = recipe.bought.buy_population(rows, source)
+        matrix = rows.matrix if rows.keep is None else rows.matrix[rows.keep]
+        scaled = np.clip((matrix - (lower + upper) / 2) / ((upper - lower) / 2), -1, 1)
+        sums = replace(recipe.mechanism, random_state=source)(np.nan_to_num(scaled).sum(axis=0))
+        self.bounds_ = np.array([lower, upper])
+        self.means_ = (lower + upper) / 2 + sums / count * (upper - lower) / 2
+
+
+class TestAnEstimatorWithoutATarget:
+    X = np.random.default_rng(3).uniform([2, -7], [6, 1], (20_000, 2))
+
+    def test_it_buys_what_is_not_public(self) -> None:
+        made = Means(5.0, bounds="dp", population="dp", random_state=1).fit(self.X)
+        assert made.means_ == pytest.approx(self.X.mean(axis=0), abs=0.1)
+        assert accounting.epsilon(made.event_, 0.0) == pytest.approx(5.0)
+        assert [part for part, _ in made.plan(2).parts] == ["sums", "population", "bounds"]
+        assert made.describe().title == "means"
+
+    def test_people_and_a_ledger(self, tmp_path: Path) -> None:
+        who = np.arange(20_000) // 4
+        with Ledger.open(tmp_path / "a.db", Budget(20.0), unit=Unit("patient", 2)) as ledger:
+            made = Means(9.0, bounds="dp", population="dp", rows_per_unit=2, ledger=ledger, random_state=1)
+            made.fit_rows(2, lambda: (self.X, None, who))
+            assert made.guarantee_.unit == Unit("patient", 2)
+            assert [entry.label for entry in ledger.entries()] == ["means"]
+            assert ledger.spent().epsilon == pytest.approx(9.0)
+        assert made.means_ == pytest.approx(self.X.mean(axis=0), abs=0.2)
+
+    def test_infinite_epsilon_is_for_those_that_say_so(self) -> None:
+        with pytest.raises(InvalidValue, match="epsilon"):
+            Means(np.inf, bounds="dp", population="dp").fit(self.X)

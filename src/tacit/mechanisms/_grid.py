@@ -38,6 +38,14 @@ def real_sensitivity(value: Any) -> float:
     return sensitivity
 
 
+def pure_scale(sensitivity: Any, epsilon: Any) -> tuple[float, float]:
+    """A sensitivity and an ε whose ratio, the scale of the noise, leaves room within float64."""
+    found, level = real_sensitivity(sensitivity), _validate.epsilon(epsilon)
+    if not 2.0**-500 <= found / level <= 2.0**500:
+        raise InvalidValue("epsilon", level, "such that sensitivity/ε is in [2^-500, 2^500]")
+    return found, level
+
+
 def grid_exponent(sensitivity: float, extra: int, noise: float = 1.0) -> int:
     """The grid 2^exponent with extra · 2^exponent ≤ 2^−20 · sensitivity, finer where noise < 1.
 

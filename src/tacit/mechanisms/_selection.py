@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from tacit import _validate
+from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
 from tacit.mechanisms._base import Int64, Mechanism, score_values
@@ -25,6 +25,10 @@ class Selection(Mechanism):
     sensitivity: float
     epsilon: float
     monotone: bool = False
+    event: events.Pure | events.BoundedRange = field(init=False, repr=False, compare=False)
+
+    charged: ClassVar[type[events.Pure | events.BoundedRange]] = events.Pure
+    """The event that a selection is charged as, at the ε of the mechanism."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,6 +38,7 @@ class Selection(Mechanism):
             raise InvalidValue("monotone", self.monotone, "True or False")
         if not 2.0**-28 <= self.epsilon <= 2.0**100:
             raise InvalidValue("epsilon", self.epsilon, "in [2^-28, 2^100]")
+        self._keep("event", self.charged(self.epsilon))
 
     @property
     def _exponent(self) -> int:

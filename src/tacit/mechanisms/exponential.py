@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,7 @@ class Exponential(Selection):
     (1, BoundedRange(epsilon=2.0))
     """
 
-    event: events.BoundedRange = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._keep("event", events.BoundedRange(self.epsilon))
+    charged = events.BoundedRange
 
     def __call__(self, scores: NDArray[Any] | Sequence[Any]) -> int:
         """The selected index."""

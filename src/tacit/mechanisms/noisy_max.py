@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import events
 from tacit.mechanisms._selection import Selection
 from tacit.randomness import discrete_laplace
 
@@ -33,12 +32,6 @@ class ReportNoisyMax(Selection):
     >>> choose([10.0, 12.0, 3.0]), choose.event
     (1, Pure(epsilon=2.0))
     """
-
-    event: events.Pure = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._keep("event", events.Pure(self.epsilon))
 
     def __call__(self, scores: NDArray[Any] | Sequence[Any]) -> int:
         """The selected index."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from tacit import _validate, events
+from tacit import events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
 from tacit.mechanisms._base import Float64, Mechanism, normals, real_values, tail
@@ -48,10 +48,9 @@ class Norm(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep("sensitivity", _grid.real_sensitivity(self.sensitivity))
-        self._keep("epsilon", _validate.epsilon(self.epsilon))
-        if not 2.0**-500 <= self.sensitivity / self.epsilon <= 2.0**500:
-            raise InvalidValue("epsilon", self.epsilon, "such that sensitivity/ε is in [2^-500, 2^500]")
+        sensitivity, epsilon = _grid.pure_scale(self.sensitivity, self.epsilon)
+        self._keep("sensitivity", sensitivity)
+        self._keep("epsilon", epsilon)
         if isinstance(self.norm, bool) or self.norm not in (1, 2, "inf"):
             raise InvalidValue("norm", self.norm, "1, 2 or 'inf'")
         self._keep("event", events.Pure(self.epsilon) if self.norm != 1 else self._laplace().event)

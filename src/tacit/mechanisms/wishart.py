@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import _validate, events
+from tacit import events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
 from tacit.mechanisms._base import Float64, Mechanism, normals, real_values
@@ -55,10 +55,9 @@ class Wishart(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep("sensitivity", _grid.real_sensitivity(self.sensitivity))
-        self._keep("epsilon", _validate.epsilon(self.epsilon))
-        if not 2.0**-500 <= self.sensitivity / self.epsilon <= 2.0**500:
-            raise InvalidValue("epsilon", self.epsilon, "such that sensitivity/ε is in [2^-500, 2^500]")
+        sensitivity, epsilon = _grid.pure_scale(self.sensitivity, self.epsilon)
+        self._keep("sensitivity", sensitivity)
+        self._keep("epsilon", epsilon)
         self._keep("event", events.Pure(self.epsilon))
 
     @property

@@ -5,8 +5,9 @@ public. So the rows must not decide whether that is kept, and neither may an err
 :func:`certified` finds such a point in two attempts.
 
 1. Newton's method (:mod:`tacit.estimators.linear.newton`), which is fast and has reached γ on all rows that
-   are known. Its point is taken if the gradient there, computed to within η, is at most γ/2: then the exact
-   gradient is below γ, and J being λ-strongly convex, the minimum within γ/λ.
+   are known. Its point is taken if the gradient there is at most γ, with the error of computing it: J being
+   λ-strongly convex, the minimum is then within γ/λ. The gradient is computed fast, in float64, and its error
+   bounded by the number of rows and the length of Θ; where that bound is too large, once more, to within η.
 2. Otherwise accelerated gradient descent (Nesterov), which needs no luck. Its number of steps is fixed in
    advance by λ, the curvature and the number of rows, and is not shown.
 
@@ -41,7 +42,7 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Loss, Softmax
 from tacit.estimators.linear.newton import minimise
-from tacit.estimators.linear.rows import ScaledRows
+from tacit.estimators.linear.rows import BLOCK, ScaledRows
 
 __all__ = ["certified", "reachable"]
 
@@ -55,6 +56,8 @@ ROWS = 100_000
 SURE_STEPS, SURE_ROWS = 10**8, 1_000
 """Penalties are refused for which a thousand rows may take more steps than this in the second attempt."""
 SPLIT = 2.0**27 + 1
+PIECE = 256
+"""Rows whose slopes are summed by one product of matrices."""
 
 
 def reachable(loss: Loss, penalty: float, tilt: float, least: float, most: float) -> float:
@@ -86,8 +89,12 @@ def certified(loss: Loss, rows: ScaledRows, penalty: Array, tilt: Array, toleran
     found = minimise(loss, rows, penalty, tilt, tolerance / 2)
     with np.errstate(all="ignore"):
         gradient = _Gradient(loss, rows, penalty, tilt)
-        if np.isfinite(found).all() and _norm(gradient((found, np.zeros_like(found)))) <= tolerance / 2:
-            return found
+        if np.isfinite(found).all():
+            fast, error = gradient.fast(found)
+            if _norm(fast) + error <= tolerance:
+                return found
+            if _norm(gradient((found, np.zeros_like(found)))) <= tolerance / 2:
+                return found
         return _descended(gradient, tolerance)
 
 
@@ -149,6 +156,26 @@ class _Gradient:
                 terms = np.ascontiguousarray((x * slopes[:, output : output + 1]).T)
                 total[:, output] += terms.sum(axis=1)
         return np.asarray(total)
+
+    def fast(self, theta: Array) -> tuple[Array, float]:
+        """∇J in float64, and a bound of its error, for all rows and in whatever order products are summed.
+
+        A score of d products is off by at most (d + 4)·2⁻⁵³‖Θ‖, a slope by ``curvature`` times that and a few
+        units; a sum of m numbers by m·2⁻⁵³ of the sum of their sizes, so it is taken in short pieces.
+        """
+        total = self.penalty * theta + self.tilt
+        count = blocks = 0
+        for x, y in self.rows.blocks():
+            slopes = self.loss.slope(x @ theta, y)
+            whole = len(x) // PIECE * PIECE
+            pieces = x[:whole].reshape(-1, PIECE, x.shape[1]).transpose(0, 2, 1)
+            total = total + (pieces @ slopes[:whole].reshape(-1, PIECE, slopes.shape[1])).sum(axis=0)
+            total = total + x[whole:].T @ slopes[whole:]
+            count, blocks = count + len(x), blocks + 1
+        length, summed = _norm(theta), 2 * PIECE + BLOCK / PIECE + 2 * blocks + 16
+        each = summed * self.loss.lipschitz + self.loss.curvature * ((len(theta) + 4) * length + 4)
+        rest = float(self.penalty.max()) * length + _norm(self.tilt)
+        return total, UNIT * (count * each + 4 * rest)
 
     def _slopes(self, scores: Pair, targets: Array) -> Array:
         high, low = scores
