@@ -123,7 +123,7 @@ class Variance(OfColumn):
 
 @dataclass(frozen=True)
 class Std(OfColumn):
-    """The sample standard deviation of a column: the root of its :class:`Variance`.
+    """The sample standard deviation of a column: the root of its variance.
 
     Relation: that of the ledger, of one unit.
     Sensitivity, event and method: those of the variance. The root is post-processing.
@@ -170,7 +170,7 @@ class Quantile(Chosen):
 
 @dataclass(frozen=True)
 class Median(Chosen):
-    """The median of a column: its :class:`Quantile` at one half.
+    """The median of a column: its quantile at one half.
 
     ``confidence`` is that of the interval, which costs a quarter of the epsilon; None spends everything on
     the value.
