@@ -26,6 +26,7 @@ from contract.table_questions import (
     PERSON,
     RIGHT,
     Question,
+    Ranks,
     Row,
     Rows,
     Scales,
@@ -37,6 +38,7 @@ from contract.table_questions import (
 )
 from tacit import accounting, audit, events, tables
 from tacit.tables.cells.measure import FRACTIONS
+from tacit.tables.statistics.selection import RANK_SHARE
 
 EPSILON, DELTA = 2.0, 0.05
 """What Gaussian noise and selections are asked for; an audit needs a δ that can be seen."""
@@ -252,6 +254,28 @@ selection(
 selection(
     "quantile_replaced", replaced(MEDIAN), spread(0, LEFT, LEFT, END), spread(0, LEFT, LEFT, 0), beyond,
     chosen(LEFT, best_of(END, 5.0, flips=True), spread(*[LEFT] * 10)),
+)  # fmt: skip
+
+MEDIAN_RANKS = Ranks(lambda t, **cost: t.median("rank", **cost), epsilon=1 / RANK_SHARE)
+"""For ε = 5 the ranks have ε = 1: five parts of the rows, cut by four ends."""
+SEVERAL_RANKS = Ranks(lambda t, **cost: t.quantile("rank", [0.5, 0.3], by="sex", **cost), epsilon=5.0)
+"""Nine parts of the rows of either sex."""
+FIRST_RANK, LAST_RANK = Row("she", rank=0), Row("she", rank=END)
+
+of_cells(
+    "ranks", MEDIAN_RANKS, (FIRST_RANK,), (), ((FRACTIONS, 5),), ONE, *NO_FRACTION, number=6000
+)  # fmt: skip
+of_cells(
+    "ranks_person", person(MEDIAN_RANKS), hers(FIRST_RANK, LAST_RANK), (), ((3 * FRACTIONS, 5),), ONE,
+    number=6000,
+)  # fmt: skip
+of_cells(
+    "ranks_replaced", replaced(MEDIAN_RANKS), (FIRST_RANK,), (LAST_RANK,), ((2 * FRACTIONS, 5),), ONE,
+    number=6000,
+)  # fmt: skip
+of_cells(
+    "ranks_by_replaced", replaced(SEVERAL_RANKS), (FIRST_RANK,), (FIRST_RANK._replace(sex="M"),),
+    ((2 * FRACTIONS, 18),), ONE, number=6000,
 )  # fmt: skip
 
 LEADING = Question(lambda t, **cost: t.top("kind", 1, **cost))

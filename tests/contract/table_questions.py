@@ -13,11 +13,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -33,7 +33,7 @@ from tacit.randomness import Source as RandomSource
 from tacit.relations import Relation
 from tacit.tables.cells.measure import measure
 from tacit.tables.cells.noise import Context, Share
-from tacit.tables.statistics import selection
+from tacit.tables.statistics import ranks, selection
 from tacit.tables.statistics.discovery import BoughtBounds, Keys
 from tacit.tables.statistics.statistic import CellStatistic, Statistic
 
@@ -107,6 +107,9 @@ class Question:
     rows: int | None = None
     concentrated: bool = False
 
+    part: ClassVar[float] = 1.0
+    """The part of ε, or of ρ, that the release which is audited has."""
+
     @property
     def schema(self) -> Schema:
         return Schema(COLUMNS, population=self.rows, unit=self.unit)
@@ -122,6 +125,10 @@ class Question:
         (share,) = batch._shares()
         larger = Share(share.epsilon / less, share.rho and share.rho / less**2, share.delta)
         return Asked(self, batch._asked[0].statistic, larger, context, batch.event, batch.guarantee.noise)
+
+    def shown(self, statistic: Statistic, found: Any) -> tuple[Any, ...]:
+        """The exact numbers that get noise, from the cells that the engine finds."""
+        return tuple(statistic.summed(found[0]) if getattr(statistic, "summed", None) else found)
 
     def opened(self, rows: Rows, ledger: Ledger) -> tables.Table:
         """The real table on a real ledger."""
@@ -142,7 +149,7 @@ def engine_cells(
     statistic = asked.statistic.make(dict(bounds)) if bounds else asked.statistic
     own = statistic.read(source, source.table, asked.context)
     found = own or measure(source, source.table, question.unit, statistic.measurements())
-    return tuple(statistic.summed(found[0]) if getattr(statistic, "summed", None) else found)
+    return question.shown(statistic, found)
 
 
 @cache
@@ -238,6 +245,84 @@ class Asked:
         with mock.patch.object(selection, "_chooser", recording):
             self.noisy_statistic.answer(exact)
         return made
+
+
+@dataclass(frozen=True)
+class Ranks(Question):
+    """The ranks behind the intervals of quantiles: one histogram, for a part of what the question costs.
+
+    Its bounds, the cuts, come from earlier choices, which have events of their own; here these choices are
+    public constants. Everything else is the real road of an answer.
+    """
+
+    part: ClassVar[float] = selection.RANK_SHARE
+
+    def made(self, random_state: Any, less: float = 1.0, source: Source | None = None) -> RankedAsked:
+        asked = super().made(random_state, less, source)
+        claimed = super().made(random_state, 1.0, source).noisy_statistic.interval.noise
+        known = {field.name: getattr(asked, field.name) for field in fields(asked)}
+        return RankedAsked(**{**known, "event": claimed.event})
+
+    def shown(self, statistic: Statistic, found: Any) -> tuple[Any, ...]:
+        noisy = self.made(1).noisy_statistic
+        exact = replace(noisy.interval, noise=lambda parts: parts)
+        return (observed(replace(noisy, interval=exact), found[0], 1)[0],)
+
+
+class RankedAsked(Asked):
+    """The ranks of a quantile as a mechanism that takes rows: all noisy numbers of rows between the cuts."""
+
+    def many(self, rows: Rows, runs: int) -> np.ndarray:
+        source = connected(rows, self.question.schema)
+        (found,) = measure(source, source.table, self.question.unit, self.statistic.measurements())
+        return observed(self.noisy_statistic, found, runs).reshape(runs, -1)
+
+
+def observed(noisy: selection.NoisyQuantiles, found: np.ndarray, runs: int) -> np.ndarray:
+    """The parts that the answers of so many runs are made from, as they reach the choice of the ends.
+
+    One answer about as many times the groups has independent noise for each.
+    """
+
+    class Recorded(ranks.RankedEnds):
+        def accepted(self, parts: Any, cuts: Any, values: Any, last: int) -> Any:
+            seen.append(parts)
+            return super().accepted(parts, cuts, values, last)
+
+    seen: list[np.ndarray] = []
+    bought, ends = noisy.interval, noisy.interval.ends
+    fixed = replace(
+        bought,
+        low=tuple(Fixed(one, LEFT // 5) for one in bought.low),
+        high=tuple(Fixed(one, LEFT + RIGHT // 2) for one in bought.high),
+        ends=Recorded(ends.fractions, ends.law, ends.confidence, ends.scales),
+    )
+    groups = found.reshape(-1, noisy.statistic.steps.size)
+    tiled = np.tile(groups, (runs, 1))
+    statistic = replace(noisy.statistic, axes=(SimpleNamespace(size=len(tiled)),))
+    choosers = tuple(Fixed(one, LEFT - 20 * i) for i, one in enumerate(noisy.choosers))
+    replace(noisy, statistic=statistic, choosers=choosers, interval=fixed).answer([tiled])
+    (parts,) = seen
+    return parts.reshape(runs, -1)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A choice that was made already."""
+
+    chooser: Any
+    place: int
+
+    @property
+    def sensitivity(self) -> float:
+        return self.chooser.sensitivity
+
+    @property
+    def epsilon(self) -> float:
+        return self.chooser.epsilon
+
+    def __call__(self, scores: Any) -> int:
+        return self.place
 
 
 gauss = cache(np.polynomial.legendre.leggauss)
@@ -342,11 +427,12 @@ def of_cells(
     parts: tuple[tuple[float, int], ...],
     event: events.Event,
     *bad: Bad,
+    number: int | None = None,
 ) -> None:
     """Register a statistic made of noisy cells, and the unit that ``more`` has and ``fewer`` has not."""
     scales = SCALES[f"table_{name}"] = Scales(parts, gaussian=question.delta > 0)
     rule = audit.Split(seed=0) if question.delta else audit.Fixed(1 - 1e-9)
-    number = 50_000 if question.delta else 20_000
+    number = number or (50_000 if question.delta else 20_000)
     one, other = BASE + more, BASE + fewer
     pair = Pair(one, other, scales.loss(question, one, other), runs, (number, number), rule)
     of_table(name, question, pair, scales.noise(question, pair.neighbour), event, *bad)

@@ -139,9 +139,9 @@ def check_reach(name: str, moved: Callable[..., Any] = cells) -> None:
     )
     scales = SCALES[name].each
     if question.delta:
-        reach = ((one - other) ** 2 / scales**2).sum() / (2 * tc.RHO)
+        reach = ((one - other) ** 2 / scales**2).sum() / (2 * tc.RHO * question.part)
     else:
-        reach = (np.abs(one - other) / scales).sum() / question.epsilon
+        reach = (np.abs(one - other) / scales).sum() / (question.epsilon * question.part)
     assert reach <= 1 + 1e-12, f"{name}: one unit moves the cells {reach:.6g} times as far as allowed"
     assert reach >= 1 - 1e-5, f"{name}: this is not the worst case, only {reach:.6g} of it"
 

@@ -155,8 +155,8 @@ def test_a_question_is_a_value(text: str, expected: Any) -> None:
 
 def test_every_form_shown_is_itself_a_question() -> None:
     for name, kind in CATALOGUE.items():
-        assert parse(kind.usage).name == name
-        assert type(parse(kind.usage)) is kind
+        assert parse(kind.usage()).name == name
+        assert type(parse(kind.usage())) is kind
 
 
 def test_questions_are_equal_if_they_mean_the_same() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ibis import _
 import tacit
 from tacit import Budget, Column, Ledger, Schema, Unit, tables
 from tacit.errors import BudgetExceeded, EngineFailed, InvalidValue, SourceMissing, TacitError
+from tacit.tables.cells.measure import measure
+from tacit.tables.cells.noise import CellNoise
 
 N = 4000
 
@@ -230,6 +233,39 @@ class TestCharging:
     def test_a_seed_is_told(self, opened: Any) -> None:
         assert opened().count(epsilon=1.0).guarantee.noise == "seeded"
         assert opened(random_state=None).count(epsilon=1.0).guarantee.noise == "exact"
+
+    def test_noise_is_bought_once_for_each_question(
+        self, opened: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Plan, event, guarantee and answer come from the same mechanisms."""
+        bought: list[Any] = []
+        buy = CellNoise.bought.__func__
+
+        def counted(cls: Any, measurement: Any, *arguments: Any) -> CellNoise:
+            bought.append(measurement)
+            return buy(cls, measurement, *arguments)
+
+        monkeypatch.setattr(CellNoise, "bought", classmethod(counted))
+        with opened().batch(epsilon=1.0) as b:
+            b.count()
+            b.mean("pay", by="sex")
+            b.median("age")
+            quotes, event, guarantee = b.plan(), b.event, b.guarantee
+        assert len(bought) == 3
+        assert event == guarantee.event == b.event
+        assert [quote.event for quote in quotes] == [noisy.event for noisy in b._noisy()]
+        assert len(bought) == 3
+
+    def test_noise_that_was_not_charged_is_never_drawn(self, opened: Any) -> None:
+        """The statistic within bought bounds has the event that was charged before they were known."""
+        table = opened()
+        batch = table.batch(epsilon=1.0)
+        batch.mean("pay", bounds="dp")
+        (noisy,) = batch._noisy()
+        cells = measure(table.source, table.expression, table.unit, noisy.statistic.measurements())
+        assert noisy.answer(cells).noisy.event == noisy.proper_event
+        with pytest.raises(TacitError, match="not what was charged"):
+            replace(noisy, proper_event=tacit.events.Pure(0.1)).answer(cells)
 
     def test_noise_is_fresh(self, opened: Any) -> None:
         table = opened(random_state=None)

@@ -94,7 +94,7 @@ def query(
         _show_answers(answers, answered.guarantee, book, confidence, style, out)
 
 
-_STATISTICS = "Statistics: " + ", ".join(kind.usage for kind in CATALOGUE.values()) + "."
+_STATISTICS = "Statistics: " + ", ".join(kind.usage() for kind in CATALOGUE.values()) + "."
 query.__doc__ = (query.__doc__ or "").replace(
     "{statistics}", textwrap.fill(_STATISTICS, 75, subsequent_indent="    ", break_on_hyphens=False)
 )

@@ -15,25 +15,9 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar, cast
 
 from tacit.errors import InvalidValue
+from tacit.tables import questions
 from tacit.tables.language.forms import By, Limits, Where
-from tacit.tables.questions import (
-    Bounds,
-    Correlation,
-    Count,
-    CountUnits,
-    Covariance,
-    Crosstab,
-    Histogram,
-    Keys,
-    Mean,
-    Median,
-    Quantile,
-    Question,
-    Std,
-    Sum,
-    Top,
-    Variance,
-)
+from tacit.tables.language.question import Question
 from tacit.tables.release import Release
 
 __all__ = ["BatchQuestions", "TableQuestions", "asks"]
@@ -105,129 +89,129 @@ def _help(kind: type[Question], signature: inspect.Signature) -> str:
 class TableQuestions:
     """One method for each question; every answer is paid for by itself."""
 
-    @asks(Count)
+    @asks(questions.Count)
     def count(self, *, epsilon: float, delta: float = 0.0, by: By = None, where: Where = None,
               label: str | None = None) -> Release: ...
 
-    @asks(CountUnits)
+    @asks(questions.CountUnits)
     def count_units(self, *, epsilon: float, delta: float = 0.0, where: Where = None,
                     label: str | None = None) -> Release: ...
 
-    @asks(Sum)
+    @asks(questions.Sum)
     def sum(self, column: str, *, epsilon: float, delta: float = 0.0, by: By = None, bounds: Limits = None,
             where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Mean)
+    @asks(questions.Mean)
     def mean(self, column: str, *, epsilon: float, delta: float = 0.0, by: By = None, bounds: Limits = None,
              where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Variance)
+    @asks(questions.Variance)
     def variance(self, column: str, *, epsilon: float, delta: float = 0.0, by: By = None,
                  bounds: Limits = None, where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Std)
+    @asks(questions.Std)
     def std(self, column: str, *, epsilon: float, delta: float = 0.0, by: By = None, bounds: Limits = None,
             where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Quantile)
+    @asks(questions.Quantile)
     def quantile(self, column: str, q: float | Sequence[float], *, epsilon: float, delta: float = 0.0,
                  by: By = None, bounds: Limits = None, confidence: float | None = 0.95, where: Where = None,
                  label: str | None = None) -> Release: ...
 
-    @asks(Median)
+    @asks(questions.Median)
     def median(self, column: str, *, epsilon: float, delta: float = 0.0, by: By = None,
                bounds: Limits = None, confidence: float | None = 0.95, where: Where = None,
                label: str | None = None) -> Release: ...
 
-    @asks(Histogram)
+    @asks(questions.Histogram)
     def histogram(self, column: str, edges: int | Sequence[Any] | None = None, *, epsilon: float,
                   delta: float = 0.0, where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Crosstab)
+    @asks(questions.Crosstab)
     def crosstab(self, columns: str | Sequence[str], *, epsilon: float, delta: float = 0.0,
                  margins: bool = False, where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Covariance)
+    @asks(questions.Covariance)
     def covariance(self, columns: Sequence[str], *, epsilon: float, delta: float = 0.0,
                    bounds: Limits = None, where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Correlation)
+    @asks(questions.Correlation)
     def correlation(self, columns: Sequence[str], *, epsilon: float, delta: float = 0.0,
                     bounds: Limits = None, where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Keys)
+    @asks(questions.Keys)
     def keys(self, column: str, *, epsilon: float, delta: float = 0.0, where: Where = None,
              label: str | None = None) -> Release: ...
 
-    @asks(Top)
+    @asks(questions.Top)
     def top(self, column: str, k: int, *, epsilon: float, delta: float = 0.0, where: Where = None,
             label: str | None = None) -> Release: ...
 
-    @asks(Bounds)
+    @asks(questions.Bounds)
     def bounds(self, column: str, *, epsilon: float, delta: float = 0.0, where: Where = None,
                label: str | None = None) -> Release: ...
 
 
 class BatchQuestions:
-    """One method for each question; all answers share what the batch may cost, by weight."""
+    """One method for each question; all answers share the ε and δ of the batch, by weight."""
 
-    @asks(Count)
+    @asks(questions.Count)
     def count(self, *, weight: float = 1.0, by: By = None, where: Where = None,
               label: str | None = None) -> Release: ...
 
-    @asks(CountUnits)
+    @asks(questions.CountUnits)
     def count_units(self, *, weight: float = 1.0, where: Where = None,
                     label: str | None = None) -> Release: ...
 
-    @asks(Sum)
+    @asks(questions.Sum)
     def sum(self, column: str, *, weight: float = 1.0, by: By = None, bounds: Limits = None,
             where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Mean)
+    @asks(questions.Mean)
     def mean(self, column: str, *, weight: float = 1.0, by: By = None, bounds: Limits = None,
              where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Variance)
+    @asks(questions.Variance)
     def variance(self, column: str, *, weight: float = 1.0, by: By = None, bounds: Limits = None,
                  where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Std)
+    @asks(questions.Std)
     def std(self, column: str, *, weight: float = 1.0, by: By = None, bounds: Limits = None,
             where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Quantile)
+    @asks(questions.Quantile)
     def quantile(self, column: str, q: float | Sequence[float], *, weight: float = 1.0, by: By = None,
                  bounds: Limits = None, confidence: float | None = 0.95, where: Where = None,
                  label: str | None = None) -> Release: ...
 
-    @asks(Median)
+    @asks(questions.Median)
     def median(self, column: str, *, weight: float = 1.0, by: By = None, bounds: Limits = None,
                confidence: float | None = 0.95, where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Histogram)
+    @asks(questions.Histogram)
     def histogram(self, column: str, edges: int | Sequence[Any] | None = None, *, weight: float = 1.0,
                   where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Crosstab)
+    @asks(questions.Crosstab)
     def crosstab(self, columns: str | Sequence[str], *, weight: float = 1.0, margins: bool = False,
                  where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Covariance)
+    @asks(questions.Covariance)
     def covariance(self, columns: Sequence[str], *, weight: float = 1.0, bounds: Limits = None,
                    where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Correlation)
+    @asks(questions.Correlation)
     def correlation(self, columns: Sequence[str], *, weight: float = 1.0, bounds: Limits = None,
                     where: Where = None, label: str | None = None) -> Release: ...
 
-    @asks(Keys)
+    @asks(questions.Keys)
     def keys(self, column: str, *, weight: float = 1.0, where: Where = None,
              label: str | None = None) -> Release: ...
 
-    @asks(Top)
+    @asks(questions.Top)
     def top(self, column: str, k: int, *, weight: float = 1.0, where: Where = None,
             label: str | None = None) -> Release: ...
 
-    @asks(Bounds)
+    @asks(questions.Bounds)
     def bounds(self, column: str, *, weight: float = 1.0, where: Where = None,
                label: str | None = None) -> Release: ...

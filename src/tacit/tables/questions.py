@@ -1,7 +1,8 @@
 """Every question that can be asked of private data, as a value.
 
-A question is a frozen dataclass. :class:`~tacit.tables.Table` and :class:`~tacit.tables.Batch` have a method
-for each, ``tacit query`` and the guide read it from text, and all of them are made from what stands here.
+A question is a frozen dataclass. The methods of :class:`~tacit.tables.Table` and
+:class:`~tacit.tables.Batch`, the text that ``tacit query`` reads, and the help of both are made from the
+classes in this module.
 
 >>> question = Mean("hours", by="sex", where="age >= 40")
 >>> print(question)
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from tacit import _validate
 from tacit.errors import InvalidValue
@@ -66,23 +67,15 @@ class Count(Grouped):
     (Canonne, Kamath, Steinke 2020) on every count.
     """
 
-    name: ClassVar[str] = "count"
-    usage: ClassVar[str] = "count()"
-
 
 @dataclass(frozen=True)
 class CountUnits(Question):
     """The number of different units (people) that have a row.
 
     Relation: that of the ledger, of one unit, however many rows it has.
-    Sensitivity: 1.
-    Event: Pure(ε); with δ > 0, ZeroConcentrated(ρ).
-    Method: discrete Laplace noise (Ghosh, Roughgarden, Sundararajan 2009) or discrete Gaussian noise
-    (Canonne, Kamath, Steinke 2020) on the number.
+    Sensitivity: 1. Event: Pure(ε); with δ > 0, ZeroConcentrated(ρ).
+    Method: the noise of :class:`Count`, on the number.
     """
-
-    name: ClassVar[str] = "count_units"
-    usage: ClassVar[str] = "count_units()"
 
 
 @dataclass(frozen=True)
@@ -96,9 +89,6 @@ class Sum(OfColumn):
     Method: values are clipped to the bounds and counted in whole steps, which add up exactly (Casacuberta,
     Shoemate, Vadhan, Wagaman 2022); discrete Laplace or discrete Gaussian noise.
     """
-
-    name: ClassVar[str] = "sum"
-    usage: ClassVar[str] = "sum(column)"
 
 
 @dataclass(frozen=True)
@@ -117,9 +107,6 @@ class Mean(OfColumn):
     (Fieller 1954).
     """
 
-    name: ClassVar[str] = "mean"
-    usage: ClassVar[str] = "mean(column)"
-
 
 @dataclass(frozen=True)
 class Variance(OfColumn):
@@ -133,20 +120,14 @@ class Variance(OfColumn):
     (Fieller 1954; Berger and Boos 1994).
     """
 
-    name: ClassVar[str] = "variance"
-    usage: ClassVar[str] = "variance(column)"
-
 
 @dataclass(frozen=True)
 class Std(OfColumn):
-    """The sample standard deviation of a column: the root of its :class:`Variance`.
+    """The sample standard deviation of a column: the root of its variance.
 
     Relation: that of the ledger, of one unit.
     Sensitivity, event and method: those of the variance. The root is post-processing.
     """
-
-    name: ClassVar[str] = "std"
-    usage: ClassVar[str] = "std(column)"
 
 
 @dataclass(frozen=True)
@@ -168,8 +149,6 @@ class Quantile(Chosen):
     """
 
     q: float | Sequence[float] = argument(NUMBERS)
-    name: ClassVar[str] = "quantile"
-    usage: ClassVar[str] = "quantile(column, 0.25)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,7 +170,7 @@ class Quantile(Chosen):
 
 @dataclass(frozen=True)
 class Median(Chosen):
-    """The median of a column: its :class:`Quantile` at one half.
+    """The median of a column: its quantile at one half.
 
     ``confidence`` is that of the interval, which costs a quarter of the epsilon; None spends everything on
     the value.
@@ -199,9 +178,6 @@ class Median(Chosen):
     Relation: that of the ledger, of one unit.
     Sensitivity, event and method: those of the quantile at q = ½.
     """
-
-    name: ClassVar[str] = "median"
-    usage: ClassVar[str] = "median(column)"
 
 
 @dataclass(frozen=True)
@@ -220,8 +196,6 @@ class Histogram(Question):
 
     column: str = argument(COLUMN)
     edges: int | Sequence[Any] | None = argument(EDGES, default=None)
-    name: ClassVar[str] = "histogram"
-    usage: ClassVar[str] = "histogram(column, 20)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,8 +219,6 @@ class Crosstab(OfColumns):
     """
 
     margins: bool = argument(SWITCH, default=False, kw_only=True)
-    name: ClassVar[str] = "crosstab"
-    usage: ClassVar[str] = "crosstab(column, other)"
 
 
 @dataclass(frozen=True)
@@ -262,9 +234,6 @@ class Covariance(OfPairs):
     enclose the means first (Fieller 1954; Berger and Boos 1994).
     """
 
-    name: ClassVar[str] = "covariance"
-    usage: ClassVar[str] = "covariance(column, other)"
-
 
 @dataclass(frozen=True)
 class Correlation(OfPairs):
@@ -277,15 +246,12 @@ class Correlation(OfPairs):
     Boos 1994).
     """
 
-    name: ClassVar[str] = "correlation"
-    usage: ClassVar[str] = "correlation(column, other)"
-
 
 @dataclass(frozen=True)
 class Keys(Question):
     """The values of a column that enough units have, with how many have each; needs δ > 0.
 
-    For columns whose keys are not known in advance. What few have stays unknown.
+    For columns whose keys are not known in advance. Keys that few units have stay unknown.
 
     Relation: that of the ledger, of one unit.
     Sensitivity: a unit counts once for each of at most k different keys: k in ℓ1, replaced 2k.
@@ -295,8 +261,6 @@ class Keys(Question):
     """
 
     column: str = argument(COLUMN)
-    name: ClassVar[str] = "keys"
-    usage: ClassVar[str] = "keys(column)"
 
 
 @dataclass(frozen=True)
@@ -313,8 +277,6 @@ class Top(Question):
 
     column: str = argument(COLUMN)
     k: int = argument(WHOLE)
-    name: ClassVar[str] = "top"
-    usage: ClassVar[str] = "top(column, 5)"
 
 
 @dataclass(frozen=True)
@@ -330,8 +292,6 @@ class Bounds(Question):
     """
 
     column: str = argument(COLUMN)
-    name: ClassVar[str] = "bounds"
-    usage: ClassVar[str] = "bounds(column)"
 
 
 CATALOGUE: dict[str, type[Question]] = {

@@ -22,12 +22,12 @@ Interval = Callable[[float, bool], tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a statistic computed: numbers, where they lie, and how they are shown.
+    """The numbers that a statistic computed, their intervals, and how they are shown.
 
     ``values`` is an array (of no dimension for a scalar); ``interval(confidence, simultaneous)``
-    gives two arrays like it; ``show`` turns such an array into what the user sees. ``cells`` says
-    that the values are counts, ``whole`` that the true ones are whole numbers, ``margins`` that the last
-    place along every axis holds sums.
+    gives two arrays like it; ``show`` turns such an array into the number or table that the user
+    sees. ``cells`` says that the values are counts, ``whole`` that the true ones are whole numbers,
+    ``margins`` that the last place along every axis holds sums.
     """
 
     values: Array

@@ -55,7 +55,7 @@ class Table(TableQuestions):
         """How every answer is charged, agreed with the ledger."""
         self.context = context
         self.conditions = conditions
-        """What the rows of this view were filtered by, as text."""
+        """The conditions that the rows of this view meet, as text."""
 
     @property
     def relation(self) -> Relation:
@@ -69,7 +69,7 @@ class Table(TableQuestions):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee of an answer takes for granted."""
+        """The assumptions that the guarantee of an answer rests on."""
         return ("what the schema says was known without the data", *self.source.assumptions)
 
     def population_of(self, column: str) -> int | None:
@@ -118,7 +118,7 @@ class Table(TableQuestions):
         return self._checked(where.given if isinstance(where, Expression) else where).fill_null(False)
 
     def label(self, question: Question) -> str:
-        """What the ledger calls the question: its text, with the conditions of this view."""
+        """The name of the question in the ledger: its text, with the conditions of this view."""
         text = question.label or question.written or question.asked
         restricted = " where " in text
         complete = question.where is None or restricted or (not question.label and question.written)

@@ -1,1 +1,1 @@
-"""Cells: public partitions of the rows, what the engine adds up in them, and the noise they get."""
+"""Cells: public partitions of the rows, whole numbers that the engine adds up in them, and their noise."""

@@ -42,11 +42,11 @@ class Axis:
         raise NotImplementedError
 
     def labels(self) -> pd.Index:
-        """What the cells are called."""
+        """The names of the cells."""
         raise NotImplementedError
 
     def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
-        """What the engine groups by."""
+        """The expression that the engine groups by."""
         raise NotImplementedError
 
     def index(self, source: PrivateSource, keys: pd.Series) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What the engine computes: every row spread over public cells, in whole steps.
+"""Measurements, which the engine computes: every row spread over public cells, in whole steps.
 
 All statistics here but a plain sum have one form. A row has a mass of S steps and spreads it over the
 cells of a table; the engine adds the rows up; noise goes on the cells; the rest is post-processing.
@@ -58,14 +58,14 @@ Cells = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Block:
-    """What each row adds: a kind of cells, the values they are made of, and which rows count."""
+    """The contribution of each row: a kind of cells, the values they are made of, and which rows count."""
 
     kind: str
     values: tuple[Value, ...] = ()
     where: Any = field(default=None, compare=False)
 
     def parts(self, steps: Sequence[ir.IntegerValue]) -> list[ir.IntegerValue]:
-        """What the engine sums up, from the steps of a row's values; all NULL where one is missing."""
+        """The terms that the engine sums, from the steps of a row's values; all NULL where one is missing."""
         if self.kind in ("count", "mean", "total"):
             return list(steps)
         first, second = steps[0], steps[-1]
@@ -277,7 +277,7 @@ def _shrunk(
 
 
 def _weight(rows: ir.IntegerValue, most: int) -> ir.IntegerValue:
-    """What each row of a person with ``rows`` rows counts, in fractions of one: at most most/rows."""
+    """The weight of each row of a person with ``rows`` rows, in fractions of one: at most most/rows."""
     share = float(most * FRACTIONS) / rows.nullif(0).cast("float64") * ROUNDED_DOWN
     return ibis.ifelse(rows > most, share.floor().cast("int64"), _whole(FRACTIONS))
 

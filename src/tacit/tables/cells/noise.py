@@ -65,7 +65,7 @@ def shares(
 ) -> list[Share]:
     """(ε, δ) split by weight.
 
-    With δ = 0 the ε's add up. With δ > 0 the ρ's of zero-concentrated privacy add up to what (ε, δ)
+    With δ = 0 the ε's add up. With δ > 0 the ρ's of zero-concentrated privacy add up to the ρ that (ε, δ)
     allows, half of δ being set aside for the discovery of keys where there is any. Selections alone,
     which need no δ, get ε's instead where that is more.
     """

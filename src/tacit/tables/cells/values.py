@@ -1,4 +1,4 @@
-"""Columns as whole numbers of steps: what sums are made of.
+"""Columns as whole numbers of steps, which sums are made of.
 
 A sum of floating-point numbers depends on their order, and one row can move it by more than its own
 size (Casacuberta, Shoemate, Vadhan, Wagaman 2022). Here every value is first clipped to public

@@ -1,1 +1,1 @@
-"""Questions and conditions as text: the grammar, and what it is read into."""
+"""Questions and conditions as text: the grammar, kinds of arguments, and the values they are read into."""

@@ -116,7 +116,7 @@ Node = Name | Literal | Operation
 def to_ibis(tree: Node, schema: Schema, text: str) -> Any:
     """The condition as a deferred Ibis expression, true where a row is to be counted.
 
-    ``text`` is what the tree was read from, for error messages.
+    ``text`` is the text that the tree was read from, for error messages.
     """
     return _Translation(schema, text).condition(tree)
 

@@ -1,7 +1,7 @@
-"""Kinds of argument: what the text of a question may hold in each place, and how it is written.
+"""Kinds of argument: the values that each place in the text of a question may hold, and how they are written.
 
-A field of a question names its kind in its metadata. From the kind the grammar knows which values to accept
-and what to tell whoever wrote another one, and the question knows how to write its own value as text.
+A field of a question names its kind in its metadata. The kind tells the grammar which values to accept and
+how to describe them in an error message, and it tells the question how to write its own value as text.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind: its description for messages, which values it accepts, and how it writes them."""
+    """One kind: its description for messages, which values it accepts, how it writes them, and an example."""
 
     description: str
     accepts: Callable[[Any], bool]
     write: Callable[[Any], str]
+    example: str = ""
 
 
 def argument(kind: Kind, **options: Any) -> Any:
@@ -116,16 +117,16 @@ def _are_bounds(value: Any) -> bool:
     return value == "dp" or value == Name("dp") or (_is_list(value) and len(value) == 2)
 
 
-COLUMN = Kind("a column", _is_name, name_text)
-COLUMNS = Kind("two columns or more", _are_names, _names_text)
+COLUMN = Kind("a column", _is_name, name_text, "column")
+COLUMNS = Kind("two columns or more", _are_names, _names_text, "column, other")
 BOUNDS = Kind("'dp' or [low, high]", _are_bounds, _bounds_text)
-WHOLE = Kind("a whole number", _is_whole, _value_text)
+WHOLE = Kind("a whole number", _is_whole, _value_text, "5")
 NUMBER = Kind("a number", _is_number, _value_text)
 NUMBERS = Kind(
-    "a number or a list of numbers", lambda value: _is_number(value) or _is_list(value), _value_text
+    "a number or a list of numbers", lambda value: _is_number(value) or _is_list(value), _value_text, "0.25"
 )
 EDGES = Kind(
-    "a whole number or a list of edges", lambda value: _is_whole(value) or _is_list(value), _value_text
+    "a whole number or a list of edges", lambda value: _is_whole(value) or _is_list(value), _value_text, "20"
 )
 SWITCH = Kind("True or False", lambda value: isinstance(value, bool), _value_text)
 CONFIDENCE = Kind("a number or None", lambda value: value is None or _is_number(value), _value_text)

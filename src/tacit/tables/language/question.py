@@ -15,6 +15,7 @@ others as ``option=value``; ``by`` and ``where`` follow the parentheses.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar
@@ -49,9 +50,10 @@ class Question:
     """The text that the question was read from, if it was."""
 
     name: ClassVar[str]
-    """The statistic, as the grammar and the methods of a table call it."""
-    usage: ClassVar[str]
-    """How it is asked for, as help and error messages show it."""
+    """The statistic, as the grammar and the methods of a table call it: ``count_units`` of ``CountUnits``."""
+
+    def __init_subclass__(cls) -> None:
+        cls.name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def __post_init__(self) -> None:
         if isinstance(self.where, str):
@@ -69,6 +71,12 @@ class Question:
         """The fields that stand in parentheses, in the order of the grammar: options last, then weight."""
         known = [one for one in fields(cls) if "kind" in one.metadata]
         return {one.name: one for one in sorted(known, key=lambda one: (one.kw_only, one.name == "weight"))}
+
+    @classmethod
+    def usage(cls) -> str:
+        """How it is asked for, as help and error messages show it."""
+        examples = (kind_of(one).example for one in cls.arguments().values() if not one.kw_only)
+        return f"{cls.name}({', '.join(examples)})"
 
     @classmethod
     def grouped(cls) -> bool:
@@ -135,7 +143,7 @@ def read(text: str, catalogue: Catalogue, defaults: Mapping[str, Any]) -> Questi
     """
     parser = Parser(text)
     kind = _statistic(parser, catalogue)
-    parser.expect("(", f"an opening parenthesis, as in {kind.usage}")
+    parser.expect("(", f"an opening parenthesis, as in {kind.usage()}")
     given = list(parser.sequence("(", lambda: _argument(parser)))
     by: tuple[str, ...] = ()
     where: str | None = None
@@ -177,7 +185,7 @@ def _statistic(parser: Parser, catalogue: Catalogue) -> type[Question]:
     name = token.text.lower()
     if name not in catalogue:
         close = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, catalogue, n=1)
-        meant = f"Did you mean {catalogue[close[0]].usage}? " if close else ""
+        meant = f"Did you mean {catalogue[close[0]].usage()}? " if close else ""
         raise parser.invalid(f"about a known statistic, not {token.text[:40]!r}", meant + known)
     parser.next += 1
     return catalogue[name]
@@ -203,7 +211,7 @@ def _fit(parser: Parser, kind: type[Question], given: list[tuple[str, Any]]) -> 
     """The arguments by the names of their fields, each checked against its kind."""
     known = kind.arguments()
     takes = ", ".join(f"{name} ({kind_of(one).description})" for name, one in known.items())
-    wrong = parser.invalid(f"of the form {kind.usage}", f"It takes {takes}.")
+    wrong = parser.invalid(f"of the form {kind.usage()}", f"It takes {takes}.")
     positional = [value for name, value in given if not name]
     order = [name for name, one in known.items() if not one.kw_only]
     if order and kind_of(known[order[0]]) is COLUMNS and len(positional) > 1:

@@ -124,12 +124,12 @@ class NoisyKeys(NoisyStatistic):
     def interval(noise: mechanisms.DiscreteLaplace, counts: Any, threshold: int, miss: float) -> Any:
         """Where the true counts lie, given that the keys are shown.
 
-        Shown is what noise lifted to the threshold τ: given that, a count near τ is rather too large. So
-        the distribution of the noisy count Y is taken as it is among those of at least τ. With more units
-        that have the key, Y is stochastically larger there too (the noise is log-concave); the interval
+        A key is shown because its noisy count Y reached the threshold τ, so a count near τ is more likely
+        too large than too small. The interval therefore uses the distribution of Y given Y ≥ τ. Given that,
+        too, Y is stochastically larger if more units have the key (the noise is log-concave); the interval
         holds every number n of units, at least 1, for which neither P(Y ≥ y | Y ≥ τ) nor P(Y ≤ y | Y ≥ τ)
-        is below ``miss``/2. It misses the truth of a shown key with probability at most ``miss``, and of
-        all keys that are shown at once with as many times that. For n ≤ τ the first is e^(−(y−τ)/s),
+        is below ``miss``/2. It misses the truth of a shown key with probability at most ``miss``; for all
+        shown keys at once the probabilities add up. For n ≤ τ the first probability is e^(−(y−τ)/s),
         whatever n is: then the lower end is 1.
         """
         rate, half = noise.epsilon / noise.sensitivity, miss / 2 * (1 - 1e-9)
@@ -180,8 +180,8 @@ class LearnedBounds(Statistic):
     """Bounds of a column from a noisy histogram of the exponents of its values.
 
     One count per bin between powers of two, with the noise of any histogram. The bounds are the outer
-    edges of the bins whose noisy count is above what noise alone reaches anywhere with probability
-    FALSE_BIN, or the bin with the largest count if none is: post-processing.
+    edges of the bins whose noisy count is above a threshold, or of the bin with the largest count if none is:
+    post-processing. Noise alone passes the threshold in any bin with probability FALSE_BIN at most.
     """
 
     column: str

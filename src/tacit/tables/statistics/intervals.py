@@ -43,7 +43,7 @@ Array = NDArray[Any]
 Ends = tuple[Array, Array]
 
 NUISANCE = 1 / 40
-"""The part of α that is spent on enclosing what the weights depend on."""
+"""The part of α that is spent on enclosing the means and deviations that the weights depend on."""
 
 HALVINGS = 44
 """How often an end is halved: it is found to 2^−44 of the range."""

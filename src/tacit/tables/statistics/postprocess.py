@@ -111,7 +111,7 @@ def consistent(measured: Mapping[Subset, Array], variances: Mapping[Subset, floa
 def influences(
     subsets: Sequence[Subset], variances: Mapping[Subset, float], shape: Subset
 ) -> dict[Subset, list[tuple[int, float, int]]]:
-    """What :func:`consistent` makes of every measured number, as a weight in the numbers of the result.
+    """The weight that every measured number has in the numbers that :func:`consistent` returns.
 
     All cells of the table have the same weights but for their places, and so have all its sums over the same
     axes: the result maps these axes to (which subset was measured, weight, how many numbers have it). A

@@ -45,10 +45,10 @@ MOST_TOUCHED = 2**20
 """The most groups that one unit may have rows in: rounding then costs half of the ε."""
 
 TARGET_ROUNDED = 2.0**-27
-"""What rounding its target to whole steps of 2^−26 rows, counted twice, adds to a score's sensitivity."""
+"""The sensitivity that a score gains from rounding its target to whole steps of 2^−26 rows, counted twice."""
 
 SUM_ROUNDED = 2.0**-17
-"""What float64 adds to a count of up to 2^34 rows in fractions: twice half a unit in the last place of it."""
+"""The sensitivity that a count of up to 2^34 rows in fractions gains in float64: a unit in its last place."""
 
 
 Chooser = mechanisms.Exponential | mechanisms.PermuteAndFlip

@@ -78,7 +78,7 @@ class NoisyStatistic:
         raise NotImplementedError
 
     def answer(self, cells: Sequence[Any]) -> Answer | NoisyStatistic:
-        """The answer, from the exact cells of the measurements or from what was read.
+        """The answer, from the exact cells of the measurements or from the result of the own query.
 
         Where bounds had to be bought first, it is the noisy statistic that goes on with them, as a part of
         the same event.
