@@ -23,7 +23,7 @@ from contract import training_cases as tc
 from contract.broken import release_in_spite_of_refusal
 from contract.registry import REGISTRY, Case, check_audit, check_charged_first, check_fresh, check_noise
 from contract.training_cases import Coordinates
-from tacit import Budget, Ledger, accounting
+from tacit import Budget, Ledger, accounting, models
 from tacit.errors import BudgetExceeded, ModelUnreadable
 from tacit.randomness import Source
 from tacit.training import Plan, Quantile, Trainer, load_weights, step, trainer
@@ -170,10 +170,10 @@ def test_a_saved_file_carries_the_guarantee(name: str, seed: int | None, tmp_pat
 
 class TestFilesThatSayTooLittle:
     def test_no_guarantee(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def write_weights(trainer: Trainer, path: Path) -> None:
+        def write_weights(trainer: Trainer, path: Path, **options: Any) -> None:
             write(path, trainer.model.state_dict(), {}, overwrite=False)
 
-        monkeypatch.setattr(Trainer, "save", write_weights)
+        monkeypatch.setitem(models.registry._writers, Trainer, write_weights)
         case = short("training_flat")
         with pytest.raises(ModelUnreadable):
             check_saved(case.make(1), case, tmp_path / "model.safetensors")
