@@ -22,7 +22,9 @@ from torch.overrides import TorchFunctionMode
 
 from tacit.training.batches import tree
 from tacit.training.gradients.layers import Plain
-from tacit.training.gradients.tape import OtherRows, Pieces, Tape
+from tacit.training.gradients.tape import Pieces, Tape
+from tacit.training.isolation.confinement import no_function_modes
+from tacit.training.isolation.unproved import Unproved
 
 # Questions about a tensor that are no use of its values.
 QUESTIONS = {"shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "size", "dim"}
@@ -149,7 +151,7 @@ class _Direct(TorchFunctionMode):
             return func(*args, **kwargs)
         found = kind(func, args, kwargs, known)
         if found is None or (found == "meeting" and self.met >= len(self.places)):
-            raise OtherRows
+            raise Unproved
         if found == "function":
             made = func(*(known[id(each)][1] if id(each) in known else each for each in args), **kwargs)
             known[id(made)] = (made, made)
@@ -163,7 +165,7 @@ class _Direct(TorchFunctionMode):
         own = self.known[id(args[number])][1]
         lengths = [1] * (-at - own.dim()) + list(own.shape)
         if lengths[at] != 1:
-            raise OtherRows
+            raise Unproved
         value = own.detach().reshape(lengths)
         lengths[at] = self.examples
         value = value.expand(lengths)
@@ -175,12 +177,12 @@ class _Direct(TorchFunctionMode):
             counts = list(args[1] if isinstance(args[1], tuple | list | torch.Size) else args[1:])
             counts = [1] * (spread.dim() - len(counts)) + counts
             if counts[at] != self.examples:
-                raise OtherRows
+                raise Unproved
             counts[at] = 1
             return spread.repeat(counts)
         made = func(*(spread if place == number else each for place, each in enumerate(args)))
         if made.dim() < -at or made.shape[at] != self.examples:
-            raise OtherRows
+            raise Unproved
         return made
 
     def _pieces(self, grad: Tensor, own: Tensor, at: int) -> Pieces:
@@ -190,7 +192,7 @@ class _Direct(TorchFunctionMode):
             if leaf is own:
                 return [(parameter, Plain(values.to(torch.promote_types(values.dtype, torch.float32))))]
         options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": True}
-        with torch._C.DisableTorchFunction():
+        with no_function_modes():
             found = torch.autograd.grad(own, self.leaves, values.to(own.dtype), **options)
         return [
             (parameter, Plain(each.to(torch.promote_types(each.dtype, torch.float32))))

@@ -30,14 +30,18 @@ from tacit.training.gradients.routes import (
     routes_for,
 )
 from tacit.training.gradients.sums import BLOCK, EXACT, MANY
-from tacit.training.gradients.tape import OtherRows, Pieces, Tape
+from tacit.training.gradients.tape import Pieces, Tape
 from tacit.training.gradients.views import grouped
 from tacit.training.isolation.checking import check_model
+from tacit.training.isolation.growth import zeros
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State
+from tacit.training.isolation.unproved import Unproved
 from tacit.training.isolation.verifying import holds
 
 _FLAT = Flat()
+# How often a pass is run again that was disturbed by another thread, before its examples are run one by one.
+_AGAIN = 2
 
 
 def clipped_gradient_sum(
@@ -143,6 +147,7 @@ def clipped_gradients(
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs, targets = tree.mapped(_own, (inputs, targets))
     state = State(model, loss)
+    parts.holds = state.holds
     try:
         with _precision(like.device, autocast), as_written(parts.compiled):
             pieces, losses, entries = _apart(parts, loss, inputs, targets, entries, views, alone)
@@ -190,6 +195,7 @@ def _apart(
     The number returned is how many entries that are. A single entry goes through the routes with a copy of
     itself, since PyTorch lays out a batch of one in memory in another way.
     """
+    routes = everything_by_itself(parts)
     if not alone:
         routes = routes_for(
             parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
@@ -198,9 +204,9 @@ def _apart(
             some, many = (inputs, targets), entries
             if entries == 1:
                 some, many = tree.mapped(_doubled, some), 2
-            with suppress(OtherRows):
+            with suppress(Unproved):
                 return *_pieces(parts, loss, some[0], some[1], routes, many, views, alone), many
-    routes = everything_by_itself(parts)
+        routes = routes.instead or routes
     return *_pieces(parts, loss, inputs, targets, routes, entries, views, alone), entries
 
 
@@ -240,8 +246,9 @@ def _pieces(
     if len(routes.fallback) < len(trainable):
         pieces, losses = _proved(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
+        program = None if alone else routes.mapped
         found = per_example_gradients(
-            model, loss, inputs, targets, routes.fallback, parts.names, mapped=not alone
+            model, loss, inputs, targets, routes.fallback, parts.names, program
         )
         for name, values in found.items():
             values = values.to(wide(values.dtype))
@@ -254,14 +261,15 @@ def _proved(
 ) -> tuple[dict[str, Piece], Tensor]:
     """What parameters received by way of the tape, proved to be each example's own, and the losses."""
     pieces, losses, recording = _taped(parts, loss, inputs, targets, routes, entries, views)
+    for _ in range(_AGAIN if recording.disturbed else 0):
+        pieces, losses, recording = _taped(parts, loss, inputs, targets, routes, entries, views)
+        if not recording.disturbed:
+            break
 
-    def tiny(size: int) -> list[Any]:
-        def repeated(leaf: Any) -> Any:
-            return leaf[:1].expand(size, *leaf.shape[1:]).contiguous().clone() if tree.batched(leaf) else leaf
-
-        some, other = tree.mapped(repeated, (inputs, targets))
+    def tiny(size: int) -> Recording:
+        some, other = zeros((inputs, targets), size)
         with torch.random.fork_rng(devices=[]):
-            return _taped(parts, loss, some, other, routes, size, views)[2].trace
+            return _taped(parts, loss, some, other, routes, size, views)[2]
 
     routes.program.prove(recording, entries, tiny)
     return pieces, losses
@@ -285,7 +293,7 @@ def _recorded(
     trainable = parts.trainable
     served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
     data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
-    recording = Recording(data, parts.names, reading=False)
+    recording = Recording(data, parts.names, reading=False, held=parts.holds)
     tape = Tape(recording)
     args, kwargs = tree.arguments(inputs)
     watched = _watched(parts.layers, routes, tape, served, entries)
@@ -333,9 +341,9 @@ def _call(name: str, args: Any, kwargs: Any, routes: Routes, counts: dict[str, i
     counts[name] += 1
     values = layer_input(args, kwargs)
     if number >= len(calls) or not isinstance(values, Tensor) or torch._C._functorch.is_batchedtensor(values):
-        raise OtherRows
+        raise Unproved
     if values.dim() <= calls[number] or values.shape[calls[number]] != examples:
-        raise OtherRows
+        raise Unproved
     return number
 
 

@@ -12,24 +12,26 @@ from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidValue, NotIsolated
 from tacit.training.batches import tree
-from tacit.training.gradients.tape import OtherRows
-from tacit.training.isolation.program import prove_mapped
+from tacit.training.isolation.growth import zeros
+from tacit.training.isolation.program import Program
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State
+from tacit.training.isolation.unproved import Unproved
 
 Loss = Callable[[Any, Any], Tensor]
 
 
 def per_example_gradients(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, names: tuple[str, ...],
-    storages: Mapping[int, str], *, mapped: bool = True,
+    storages: Mapping[int, str], program: Program | None,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Gradients of the named parameters for each example: (examples, \\*shape of the parameter).
 
-    The model sees each example as a batch of one, under ``torch.func.vmap``, if nothing but operations of
-    PyTorch itself ran there. Otherwise, and where not ``mapped``, a plain loop runs the model on one example
-    after the other, and puts back what model and loss hold after each. Layers that draw random numbers draw
-    them afresh for this pass.
+    The model sees each example as a batch of one, under ``torch.func.vmap``, if the pass is proved to keep
+    examples apart: the ``program`` of what ran below the wrappers of ``vmap``, on the whole batch, is proved
+    as every other is, so that code which takes the wrappers off gains nothing. Otherwise, and without a
+    program, a plain loop runs the model on one example after the other, and puts back what model and loss
+    hold after each. Layers that draw random numbers draw them afresh for this pass.
     """
     every = dict(model.named_parameters())
     chosen = {name: every[name].detach() for name in names}
@@ -44,16 +46,16 @@ def per_example_gradients(
         check_losses(losses, 1)
         return losses.sum()
 
-    if mapped:
+    if program is not None and not program.alone and tree.examples(inputs, targets) > 1:
         state = State(model, loss)
         try:
-            found = _mapped(one, chosen, inputs, targets, storages)
+            found = _mapped(one, chosen, inputs, targets, storages, program, state)
             return {name: found[name] for name in names}
         except NotIsolated:
             pass  # Alone, an example is mixed with nobody.
         except InvalidValue:
             raise
-        except (RuntimeError, ValueError, OtherRows):
+        except (RuntimeError, ValueError, Unproved):
             pass
         finally:
             state.restore()
@@ -63,16 +65,27 @@ def per_example_gradients(
 
 def _mapped(
     one: Callable[..., Tensor], chosen: dict[str, Tensor], inputs: Any, targets: Any,
-    storages: Mapping[int, str],
+    storages: Mapping[int, str], program: Program, state: State,
 ) -> dict[str, Tensor]:  # fmt: skip
-    places = tree.mapped(lambda leaf: 0 if tree.batched(leaf) else None, (inputs, targets))
-    data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
-    with warnings.catch_warnings(), Recording(data, storages, reading=False) as recording:
-        warnings.simplefilter("ignore", UserWarning)
-        found: dict[str, Tensor] = vmap(grad(one), in_dims=(None, *places), randomness="different")(
-            chosen, inputs, targets
-        )
-    prove_mapped(recording, tree.examples(inputs, targets), [(each, 0) for each in found.values()])
+    names = {**storages, **{each.untyped_storage()._cdata: f"{name!r}" for name, each in chosen.items()}}
+
+    def run(inputs: Any, targets: Any) -> tuple[dict[str, Tensor], Recording]:
+        places = tree.mapped(lambda leaf: 0 if tree.batched(leaf) else None, (inputs, targets))
+        data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
+        recording = Recording(data, names, reading=False, held=state.holds)
+        with warnings.catch_warnings(), recording:
+            warnings.simplefilter("ignore", UserWarning)
+            mapped = vmap(grad(one), in_dims=(None, *places), randomness="different")
+            found: dict[str, Tensor] = mapped(chosen, inputs, targets)
+            recording.rows("gradient", *((each, 0) for each in found.values()))
+        return found, recording
+
+    def tiny(size: int) -> Recording:
+        with torch.random.fork_rng(devices=[]):
+            return run(*zeros((inputs, targets), size))[1]
+
+    found, recording = run(inputs, targets)
+    program.prove(recording, tree.examples(inputs, targets), tiny)
     return found
 
 
@@ -82,6 +95,9 @@ def _loop(
 ) -> dict[str, Tensor]:  # fmt: skip
     rows: dict[str, list[Tensor]] = {name: [] for name in chosen}
     examples = tree.examples(inputs, targets)
+    batch = {
+        leaf.untyped_storage()._cdata for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)
+    }
     # An example that sets the seed sets its own.
     seeds = torch.randint(1 << 62, (examples,)).tolist()
     for number, seed in enumerate(seeds):
@@ -94,10 +110,18 @@ def _loop(
         found: Sequence[Tensor | None] = [None] * len(leaves)
         torch.default_generator.manual_seed(seed)
         try:
-            with torch.enable_grad(), Recording(tree.tensors(pair), storages):
+            names = {**storages, **{each.untyped_storage()._cdata: name for name, each in leaves.items()}}
+            recording = Recording(tree.tensors(pair), names, held=state.holds, others=batch)
+            with torch.enable_grad(), recording:
                 value = one(leaves, *pair)
                 if value.requires_grad:
                     found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+            if recording.unknown and recording.disturbed:
+                raise NotIsolated(
+                    "model and loss", "a tensor that came from another thread",
+                    "computed in the thread that calls them",
+                    "The thread may have kept it from another example.",
+                )  # fmt: skip
         finally:
             state.restore()
         for (name, leaf), each in zip(leaves.items(), found, strict=True):

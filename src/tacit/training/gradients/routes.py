@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,7 +36,8 @@ class Routes:
     """Batch dimension of every call of every ruled layer, by name; and what is left over.
 
     ``places`` are those of the examples where the parameters in ``direct``, which no layer answers
-    for, meet them. ``program`` is what has been proved of the passes made by these routes.
+    for, meet them. ``program`` is what has been proved of the passes made by these routes, and ``mapped`` of
+    those that serve the ``fallback`` under ``vmap``. ``instead`` are the routes of a pass that is not proved.
     """
 
     dimensions: dict[str, tuple[int, ...]]
@@ -45,6 +46,8 @@ class Routes:
     direct: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
     program: Program = field(default_factory=Program, compare=False)
+    mapped: Program = field(default_factory=Program, compare=False)
+    instead: Routes | None = field(default=None, compare=False)
 
 
 _ROUTES: WeakKeyDictionary[nn.Module, dict[Any, Routes]] = WeakKeyDictionary()
@@ -58,6 +61,7 @@ class Parts:
         self.model = model
         self.layers = dict(model.named_modules())
         self.compiled = compiled(self.layers.values())
+        self.holds: Callable[[int], bool] | None = None
         self.trainable: dict[str, nn.Parameter] = {}
         seen = set()
         for prefix, layer in self.layers.items():
@@ -94,7 +98,10 @@ def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callab
             kept.clear()
         made = _make(model, loss, inputs, targets)
         served = len(made.fallback) < len(parts.trainable)
-        kept[key] = everything_by_itself(parts) if served and not hold(made) else made
+        instead = everything_by_itself(parts)
+        kept[key] = replace(made, instead=instead) if served and hold(made) else instead
+        if not served:
+            kept[key] = made
     return kept[key]
 
 

@@ -12,15 +12,13 @@ from torch.autograd.graph import _engine_run_backward
 from torch.utils.checkpoint import CheckpointError
 
 from tacit.training.gradients.layers import Matrix, Piece, Rows, Shift
+from tacit.training.isolation.confinement import no_dispatch_modes, no_function_modes
+from tacit.training.isolation.unproved import Unproved
 
 if TYPE_CHECKING:
     from tacit.training.isolation.recording import Recording
 
 Pieces = list[tuple[Tensor, Piece]]
-
-
-class OtherRows(Exception):
-    """It is not proved that rows are examples: the batch is computed one example at a time."""
 
 
 class _Start(torch.autograd.Function):
@@ -39,7 +37,7 @@ class _Start(torch.autograd.Function):
 @contextmanager
 def _unwatched() -> Iterator[None]:
     """Within, what the engine computes from an example's gradient is its own affair."""
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+    with no_function_modes(), no_dispatch_modes():
         yield
 
 
@@ -146,7 +144,7 @@ class Tape:
                     (losses,), ones, False, False, leaves, True, accumulate_grad=False
                 )
             except CheckpointError as error:
-                raise OtherRows from error
+                raise Unproved from error
             for (_, dimension, make), grad in zip(self._leaves, found, strict=True):
                 if grad is not None:
                     self.recording.rows("gradient", (grad, dimension))

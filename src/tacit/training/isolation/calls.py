@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.places import MIXED, PUBLIC, Found, Rows
 from tacit.training.isolation.recording import Ref
+from tacit.training.isolation.unproved import Unproved
 
 _SCHEMAS: dict[Any, tuple[tuple[str, Any], ...]] = {}
 
@@ -46,7 +46,7 @@ class Call:
     def public(self, *names: str) -> None:
         """These arguments must hold no examples."""
         if any(found != PUBLIC for _, found in self.each(*names)):
-            raise OtherRows
+            raise Unproved
 
     def same(self, found: Found) -> list[Found]:
         """Every result has its examples there."""
@@ -61,14 +61,14 @@ def combined(rows: Iterable[Rows]) -> Rows:
     every = list(rows)
     blocks = {each.block for each in every if each.block is not None}
     if len({each.dimension for each in every}) != 1 or len(blocks) > 1:
-        raise OtherRows
+        raise Unproved
     return Rows(every[0].dimension, blocks.pop() if blocks else None, any(each.data for each in every))
 
 
 def over(found: Rows) -> str:
     """What comes of adding up, or otherwise joining, examples."""
     if not found.data:
-        raise OtherRows
+        raise Unproved
     return MIXED
 
 
@@ -79,6 +79,6 @@ def broadcast(tensors: Iterable[tuple[Ref, Found]], shape: tuple[int, ...]) -> F
         if isinstance(found, Rows):
             dimension = found.dimension + len(shape) - len(ref.size)
             if dimension < 0 or shape[dimension] != ref.size[found.dimension]:
-                raise OtherRows
+                raise Unproved
             rows.append(found._replace(dimension=dimension))
     return combined(rows) if rows else PUBLIC

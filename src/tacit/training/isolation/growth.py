@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tacit.training.batches import tree
 from tacit.training.isolation.places import refs
 from tacit.training.isolation.recording import Ref
 from tacit.training.isolation.table import SIZES
 
 Trace = list[Any]
+
+
+def zeros(pair: Any, size: int) -> Any:
+    """Inputs and targets of so many examples, of the same shapes and types, that hold nothing but zeros."""
+
+    def made(leaf: Any) -> Any:
+        return leaf.new_zeros(size, *leaf.shape[1:]) if tree.batched(leaf) else leaf
+
+    return tree.mapped(made, pair)
 
 
 def even(two: Any, three: Any, some: Any, count: int) -> bool:

@@ -7,22 +7,23 @@ Three things are proved of a trace of n examples.
 2. The pass did not depend on how many examples there are: it is, operation for operation, that of two and of
    three examples, of which tiny batches give the traces, with sizes and strides that grow evenly with n
    and all other numbers the same. Hence what an example adds to the sum does not depend on who else was
-   drawn. One example alone goes through the same computations; its copies in memory may differ.
-3. Nothing computed from examples was written into memory that outlives the pass.
+   drawn. One example alone goes through the same computations; its copies in memory may differ. Tiny batches
+   hold zeros, so that no number in a trace can have come from the private rows.
+3. Nothing computed from examples was written into memory that outlives the pass, every tensor came from a
+   recorded operation or was there before the pass, and no other thread ran.
 
 A trace that was proved once need not be proved again: the same trace is the same computation.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
 
 from tacit.errors import NotIsolated
-from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.calls import Call, combined
 from tacit.training.isolation.growth import Sized, Trace, even, sizes_of
 from tacit.training.isolation.operations import MAKES, written_refs
@@ -43,6 +44,7 @@ from tacit.training.isolation.places import (
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
+from tacit.training.isolation.unproved import Unproved
 
 _MOST = 64
 _PATIENCE = 3
@@ -72,28 +74,30 @@ class Program:
         self._proved: dict[int, Trace] = {}
         self._tiny: dict[int, Trace] = {}
 
-    def prove(self, recording: Recording, examples: int, tiny: Callable[[int], Trace]) -> None:
-        """Raise unless the pass just written down kept its examples apart; ``tiny`` traces so many."""
+    def prove(self, recording: Recording, examples: int, tiny: Callable[[int], Recording]) -> None:
+        """Raise unless the pass just recorded kept its examples apart; ``tiny`` traces so many zeros."""
         if recording.escaped:
             raise _escaped(recording.escaped[0])
+        if recording.unknown or recording.disturbed:
+            raise Unproved
         trace = recording.trace
         if self._proved.get(examples) == trace:
             return
         try:
             if not self._tiny or not self._fits(trace, examples):
                 # What the model does may change with time; the tiny batches are then traced anew.
-                self._tiny = {size: tiny(size) for size in (1, 2, 3)}
+                self._tiny = {size: _traced(tiny, size) for size in (1, 2, 3)}
                 self._proved.clear()
                 if _computed(self._tiny[1]) != _computed(self._tiny[2]):
                     self.alone = True
-                    raise OtherRows
+                    raise Unproved
                 if not self._fits(trace, examples):
                     self._failures += 1
                     self.alone = self._failures >= _PATIENCE
-                    raise OtherRows
+                    raise Unproved
             sized = sizes_of(self._tiny[2], self._tiny[3])
             _walk(trace, examples, sized)
-        except OtherRows:
+        except Unproved:
             self.alone = self.alone or not self._failures
             raise
         if len(self._proved) >= _MOST:
@@ -105,6 +109,21 @@ class Program:
         return len(trace) == len(two) == len(three) and all(
             even(*entries, examples) for entries in zip(two, three, trace, strict=True)
         )
+
+
+def _traced(tiny: Callable[[int], Recording], size: int) -> Trace:
+    """The trace of a tiny batch of zeros; without one, as model or loss fail on zeros, nothing is proved."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            recording = tiny(size)
+    except (NotIsolated, Unproved):
+        raise
+    except Exception as error:
+        raise Unproved from error
+    if recording.disturbed:
+        raise Unproved
+    return recording.trace
 
 
 def _computed(trace: Trace) -> list[Any]:
@@ -155,22 +174,22 @@ class _Walk:
         if isinstance(owner, Owned):
             found = located(owner, self.examples, ref)
             if found is None:
-                raise OtherRows
+                raise Unproved
             if sized is not None:
                 part = within_example(owner, self.examples, ref)
                 if not part == within_example(owner, 2, sized.two) == within_example(owner, 3, sized.three):
-                    raise OtherRows
+                    raise Unproved
             return found
         if owner == PUBLIC:
             grow = self.grow(ref)
             if grow is None or len(grow) > 1:
-                raise OtherRows
+                raise Unproved
             if sized is None or ref.number in self.uniform:
                 same = True
             else:
                 same = fixed(ref) == fixed(sized.two) == fixed(sized.three)
             if not same:
-                raise OtherRows
+                raise Unproved
             return Rows(grow[0], None, False) if grow else PUBLIC
         return owner
 
@@ -181,7 +200,7 @@ class _Walk:
         elif what == "data":
             owned = owning(Rows(0, 1), self.examples, entry[1]) if entry[1].size else None
             if owned is None:
-                raise OtherRows
+                raise Unproved
             self.owners[entry[1].number] = owned
         elif what == "constant":
             if self.grow(entry[2][0]) != ():
@@ -198,14 +217,14 @@ class _Walk:
     def check(self, what: str, ref: Ref, dimension: int) -> None:
         """The examples of this tensor must lie along this dimension."""
         if ref.size[dimension] != self.examples:
-            raise OtherRows
+            raise Unproved
         found = self.place(ref)
         if found == MIXED:
             raise mixed(f"the {what}")
         if found in (COUNTED, UNCLEAR):
-            raise OtherRows
+            raise Unproved
         if isinstance(found, Rows) and (found.dimension != dimension or found.block not in (1, None)):
-            raise OtherRows
+            raise Unproved
 
     def _trusted(self, entry: Any) -> None:
         _, _, given, outs = entry
@@ -215,12 +234,12 @@ class _Walk:
             found = self.place(ref)
             if isinstance(found, Rows):
                 if found.dimension != dimension:
-                    raise OtherRows
+                    raise Unproved
                 rows.append(found._replace(dimension=0))
             elif found == MIXED:
                 mix = True
             elif found != PUBLIC:
-                raise OtherRows
+                raise Unproved
         place = combined(rows) if rows else None
         for ref, dimension in filter(None, outs):
             self._put(ref, MIXED if mix else place._replace(dimension=dimension) if place else PUBLIC)
@@ -228,28 +247,28 @@ class _Walk:
     def _operation(self, entry: Any) -> None:
         func, given, named, outs = entry
         if OPAQUE in given or OPAQUE in outs:
-            raise OtherRows
+            raise Unproved
         if func in MAKES:
             self._make(func, given, outs)
             return
         tensors = refs((given, named))
         places = [self.place(each) for each in tensors]
         if not outs and any(each == MIXED or (isinstance(each, Rows) and each.data) for each in places):
-            raise OtherRows
+            raise Unproved
         if MIXED in places and (func.namespace != "aten" or torch.Tag.dynamic_output_shape in func.tags):
-            raise OtherRows  # How large a result is, or a number beside it, would tell what was mixed.
+            raise Unproved  # How large a result is, or a number beside it, would tell what was mixed.
         if MIXED in places:
             results: list[Found] = [MIXED] * len(outs)
         elif all(each == PUBLIC for each in places):
             results = [self._repeated(func, each) for each in outs]
         elif UNCLEAR in places or (COUNTED in places and "index" not in func._schema.name):
             if any(isinstance(each, Rows) and each.data for each in places):
-                raise OtherRows
+                raise Unproved
             results = [UNCLEAR] * len(outs)
         else:
             rule = KEEPING.get(func)
             if rule is None:
-                raise OtherRows
+                raise Unproved
             results = rule(Call(entry, self.place, self.examples))
         for ref, found in zip(outs, results, strict=True):
             if ref is not None:
@@ -261,7 +280,7 @@ class _Walk:
         numbers = {each.number for each in outs if each is not None}
         for ref in written_refs(entry):
             if ref.number not in numbers and any(found != PUBLIC for found in results):
-                raise OtherRows
+                raise Unproved
 
     def _make(self, func: Any, given: Any, outs: Any) -> None:
         for ref in outs:
@@ -291,10 +310,10 @@ class _Walk:
                 found = found._replace(block=max(1, ref.size[found.dimension] // self.examples))
             owned = owning(found, self.examples, ref)
             if owned is None or before in (COUNTED, UNCLEAR):
-                raise OtherRows
+                raise Unproved
             if isinstance(before, Owned):
                 if before.stride != owned.stride:
-                    raise OtherRows
+                    raise Unproved
                 owned = Owned(owned.stride, before.data or owned.data)
             self.owners[ref.number] = owned
         elif not within or found != PUBLIC:
@@ -310,7 +329,7 @@ def _walk(trace: Trace, examples: int, sized: list[list[Sized]]) -> None:
         every = refs(entry)
         walk.sized = dict(zip(every, row, strict=True))
         if any(walk.sized[ref] != each for ref, each in zip(every, row, strict=True)):
-            raise OtherRows
+            raise Unproved
         walk.entry(entry)
 
 
@@ -337,25 +356,3 @@ def _plain_range(func: Any, given: Any) -> bool:
     if func is _aten.arange.default:
         return True
     return numbers[0] == 0 and (len(numbers) < 3 or numbers[2] == 1)
-
-
-def prove_mapped(recording: Recording, examples: int, results: list[tuple[Any, int]]) -> None:
-    """Raise unless a pass under ``vmap`` kept its examples apart, and nothing of them.
-
-    Under ``vmap`` model and loss see one example, and neither the others nor how many there are: each
-    operation of aten has a rule that computes it for every example by itself. Operations of others may have
-    rules that do not, and are refused, as functions with a backward of their own are. What the table can
-    follow must agree.
-    """
-    if recording.escaped:
-        raise _escaped(recording.escaped[0])
-    for entry in recording.trace:
-        if type(entry[0]) is not str and entry[0].namespace not in ("aten", "prims"):
-            raise OtherRows
-    if examples == 1:
-        return
-    recording.rows("gradient", *results)
-    walk = _Walk(examples)
-    with suppress(OtherRows):
-        for entry in recording.trace:
-            walk.entry(entry)

@@ -5,18 +5,21 @@ functions, hooks, functions with a backward of their own, activations computed a
 notes every operation with the storage, offset, sizes and strides of each tensor; views need no note, since
 the geometry of a tensor says which part of its storage it is.
 
-Three things it does at once, for every pass over private rows, provable or not:
+It does five things at once, for every pass over private rows, provable or not:
 
 - what is written into memory that was there before the pass (parameters, buffers, attributes, inputs; under
   ``no_grad``, through ``.data`` or another alias) is put back when the pass ends;
 - a tensor computed from an earlier pass's examples, kept somewhere and used again, is refused;
-- with ``reading`` refused, values of the examples do not leave PyTorch for Python.
+- with ``reading`` refused, values of the examples do not leave PyTorch for Python;
+- a tensor of unknown origin is noted: one that no recorded operation made and that neither model nor loss
+  held before the pass. It may have been computed by operations that were not recorded;
+- what leaves the recorded thread is refused or noted (:mod:`.confinement`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -27,8 +30,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.errors import NotIsolated
-from tacit.training.gradients.tape import OtherRows
+from tacit.training.isolation.confinement import Confinement, no_dispatch_modes, no_function_modes
 from tacit.training.isolation.operations import EMPTY, MAKES, VIEWS, written
+from tacit.training.isolation.unproved import Unproved
 
 _SMALL = 1 << 12
 _LEAVING = {
@@ -39,6 +43,8 @@ _LEAVING = {
 
 # Storages computed from examples that outlived their pass: used again, they carry examples into another.
 _OUTLIVED: dict[int, StorageWeakRef] = {}
+# Storages that recorded operations computed from public values, and that outlived their pass, as caches do.
+_PUBLIC: dict[int, StorageWeakRef] = {}
 _ACTIVE = threading.local()
 
 Place = tuple[Tensor | None, int]
@@ -70,16 +76,24 @@ class Recording(TorchDispatchMode):
     """Writes down, within, what is done; ``data`` are the tensors that hold one entry for each example.
 
     Without ``reading``, values of the examples do not leave PyTorch. ``resumed``: what an earlier pass
-    computed is used on purpose, as its graph is on the way back.
+    computed is used on purpose, as its graph is on the way back. ``held`` tells the storages that model and
+    loss held before the pass; ``others`` are those of examples that the pass must not see.
+
+    ``unknown``: a tensor of unknown origin was used. ``disturbed``: another thread ran during the pass.
     """
 
     def __init__(
-        self, data: Iterable[Tensor], names: Mapping[int, str], *, reading: bool = True, resumed: bool = False
-    ) -> None:
+        self, data: Iterable[Tensor], names: Mapping[int, str], *, reading: bool = True, resumed: bool = False,
+        held: Callable[[int], bool] | None = None, others: Container[int] = (),
+    ) -> None:  # fmt: skip
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace: list[Any] = []
         self.escaped: list[str] = []
+        self.unknown = False
+        data = list(data)
         self._names, self._resumed = names, resumed
+        self._known, self._others = held, others
+        self._confinement = Confinement(reading=reading)
         self._numbers: dict[int, int] = {}
         self._tainted: list[bool] = []
         self._foreign: dict[int, str] = {}
@@ -100,6 +114,7 @@ class Recording(TorchDispatchMode):
     def __enter__(self) -> Recording:
         self._before = active()
         _ACTIVE.recording = self
+        self._confinement.__enter__()
         super().__enter__()  # type: ignore[no-untyped-call]
         if self._reading is not None:
             self._reading.__enter__()  # type: ignore[no-untyped-call]
@@ -112,21 +127,30 @@ class Recording(TorchDispatchMode):
             self._reading.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
             self._reading = None
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        self._confinement.__exit__()
         _ACTIVE.recording, self._before = self._before, None
         with torch.no_grad():
             for now, before in self._saved.values():
                 now.copy_(before)
         self._saved.clear()
         for number, reference in enumerate(self._held):
-            if self._tainted[number] and number not in self._foreign and not reference.expired():  # type: ignore[no-untyped-call]
-                _OUTLIVED[reference.cdata] = reference
-        for key in [key for key, each in list(_OUTLIVED.items()) if each.expired()]:  # type: ignore[no-untyped-call]
-            _OUTLIVED.pop(key, None)
+            if number not in self._foreign and not reference.expired():  # type: ignore[no-untyped-call]
+                (_OUTLIVED if self._tainted[number] else _PUBLIC)[reference.cdata] = reference
+        for kept in (_OUTLIVED, _PUBLIC):
+            for key in [key for key, each in list(kept.items()) if each.expired()]:  # type: ignore[no-untyped-call]
+                kept.pop(key, None)
+        if self._confinement.fault is not None:
+            raise self._confinement.fault
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether another thread ran during the pass, and may have computed with its examples."""
+        return self._confinement.disturbed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in VIEWS:
             return func(*args, **kwargs) if kwargs else func(*args)
-        with torch._C.DisableTorchFunction():
+        with no_function_modes():
             return self._run(func, args, kwargs or {})
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -166,7 +190,7 @@ class Recording(TorchDispatchMode):
 
     def rows(self, what: str, *places: Place) -> None:
         """Note that these tensors must have their examples along these dimensions, now and to the end."""
-        with torch._C.DisableTorchFunction():
+        with no_function_modes():
             refs = tuple([(self.ref(each), dimension) for each, dimension in places if each is not None])
         self._marked.extend(refs)
         self.trace.append((what, refs))
@@ -177,11 +201,11 @@ class Recording(TorchDispatchMode):
 
     def trusted(self, what: Any, given: list[Place], call: Callable[[], list[Place]]) -> list[Tensor | None]:
         """Run a computation of our own unwatched; inputs and results have their examples along dimensions."""
-        with torch._C.DisableTorchFunction():
+        with no_function_modes():
             refs = tuple([None if each is None else (self.ref(each), at) for each, at in given])
         tainted = any(self._tainted[each[0].number] for each in refs if each is not None)
-        with torch._C.DisableTorchFunction():
-            with torch._C._DisableTorchDispatch():
+        with no_function_modes():
+            with no_dispatch_modes():
                 made = call()
             outs = tuple([None if each is None else (self._out(each, tainted), at) for each, at in made])
         self.trace.append(("trusted", what, refs, outs))
@@ -240,6 +264,13 @@ class Recording(TorchDispatchMode):
                 "such that nothing computed from examples is used with other examples",
                 "Keep nothing of a batch for the next one.",
             )  # fmt: skip
+        if storage._cdata in self._others:
+            raise NotIsolated(
+                "model and loss", "a batch reached from within the pass of one of its examples",
+                "a function of the example that they are given",
+            )  # fmt: skip
+        if not self._known_before(storage):
+            self.unknown = True
         number = self._new(storage, tainted=False)
         label: Any = self._names.get(storage._cdata)
         if label is None:
@@ -251,6 +282,15 @@ class Recording(TorchDispatchMode):
         self._foreign[number] = label if isinstance(label, str) else "a tensor that the model holds"
         self.trace.append(("foreign", number, label))
         return number
+
+    def _known_before(self, storage: Any) -> bool:
+        """Whether model or loss held a storage before the pass, or a recorded operation made it earlier."""
+        if self._known is None or storage._cdata in self._names:
+            return True
+        kept = _PUBLIC.get(storage._cdata)
+        if kept is not None and not kept.expired():  # type: ignore[no-untyped-call]
+            return True
+        return self._known(storage._cdata)
 
     def _constant(self, func: Any, value: Tensor) -> Tensor:
         """A tensor made of Python's numbers; of a large one they are not noted, and it cannot be followed."""
@@ -292,8 +332,8 @@ class _Reading(TorchFunctionMode):
             name == "custom_function_call"
             or any(isinstance(each, Tensor) and self.recording.tainted(each) for each in args)
         ):
-            raise OtherRows
+            raise Unproved
         # A tensor that vmap has wrapped is not to be put in place of a plain one.
         if name in ("data =", "set_") and any(map(torch._C._functorch.is_functorch_wrapped_tensor, args)):
-            raise OtherRows
+            raise Unproved
         return func(*args, **kwargs) if kwargs else func(*args)

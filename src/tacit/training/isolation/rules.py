@@ -1,6 +1,6 @@
 """Rules of the operations that keep examples apart: where they lie in the results, by where in the arguments.
 
-A rule raises :class:`~..gradients.tape.OtherRows` where it cannot tell: the batch is then computed one
+A rule raises :class:`~..gradients.tape.Unproved` where it cannot tell: the batch is then computed one
 example at a time. What certainly depends on several examples, such as a sum over them, is ``MIXED``, and
 stays so. Which operation has which rule is in :mod:`.table`.
 """
@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.calls import Call, Rule, broadcast, combined, over
 from tacit.training.isolation.places import COUNTED, MIXED, PUBLIC, Found, Rows
 from tacit.training.isolation.recording import Ref
+from tacit.training.isolation.unproved import Unproved
 
 
 def elementwise(call: Call) -> list[Found]:
     shape = call.outs[0].size
     if any(each is not None and each.size != shape for each in call.outs):
-        raise OtherRows
+        raise Unproved
     return call.same(broadcast(call.each(), shape))
 
 
@@ -44,7 +44,7 @@ def _only(call: Call) -> tuple[Ref, Rows]:
     """The argument that comes first, the only one with examples."""
     first, *rest = call.each()
     if not isinstance(first[1], Rows) or any(found != PUBLIC for _, found in rest):
-        raise OtherRows
+        raise Unproved
     return first  # type: ignore[return-value]
 
 
@@ -64,7 +64,7 @@ def moving(name: str) -> Rule:
     def rule(call: Call) -> list[Found]:
         ref, found = _only(call)
         if found.dimension in _dims(call[name], len(ref.size)):
-            raise OtherRows
+            raise Unproved
         return call.same(found)
 
     return rule
@@ -77,9 +77,9 @@ def gather(call: Call) -> list[Found]:
     place = combined(found for _, found in rows)
     long = {ref.size[place.dimension] for ref, _ in call.each() if len(ref.size) == len(shape)}
     if place.dimension in _dims(call["dim"], len(shape)) or len(long) != 1:
-        raise OtherRows
+        raise Unproved
     if any(len(ref.size) != len(shape) for ref, _ in rows):
-        raise OtherRows
+        raise Unproved
     return call.same(place)
 
 
@@ -92,7 +92,7 @@ def _product(call: Call, left: str, right: str) -> Found:
     if isinstance(a, Rows) and isinstance(b, Rows):
         if (a.data and b.data) or (a.dimension, b.dimension) == (rank - 1, rank - 2):
             return over(a)
-        raise OtherRows
+        raise Unproved
     if isinstance(a, Rows):
         return over(a) if a.dimension == rank - 1 else a
     if isinstance(b, Rows):
@@ -116,14 +116,14 @@ def vector(call: Call) -> list[Found]:
     a, b = call.at("self"), call.at("vec")
     if isinstance(a, Rows) and b == PUBLIC:
         return [over(a) if a.dimension == 1 else a]
-    raise OtherRows
+    raise Unproved
 
 
 def patches(call: Call) -> list[Found]:
     """Patches of images, and images of patches; examples first."""
     ref, found = _only(call)
     if found.dimension or {len(ref.size), len(call.outs[0].size)} != {3, 4}:
-        raise OtherRows
+        raise Unproved
     return call.same(found)
 
 
@@ -135,9 +135,9 @@ def images(trailing: int, *sources: str) -> Rule:
         rows = [(ref, found) for ref, found in tensors if isinstance(found, Rows)]
         place = combined(found for _, found in rows)
         if any(place.dimension >= len(ref.size) - trailing for ref, _ in rows):
-            raise OtherRows
+            raise Unproved
         if any(each is not None and place.dimension >= len(each.size) - trailing for each in call.outs):
-            raise OtherRows
+            raise Unproved
         return call.same(place)
 
     return rule
@@ -147,7 +147,7 @@ def convolution(call: Call) -> list[Found]:
     found = call.at("input")
     call.public("weight", "bias")
     if not isinstance(found, Rows) or found.dimension:
-        raise OtherRows
+        raise Unproved
     return [found]
 
 
@@ -155,14 +155,14 @@ def convolution_backward(call: Call) -> list[Found]:
     call.public("weight")
     found = combined(f for _, f in call.each("grad_output", "input") if isinstance(f, Rows))
     if found.dimension:
-        raise OtherRows
+        raise Unproved
     return [found, MIXED, MIXED]
 
 
 def padded(call: Call) -> list[Found]:
     ref, found = _only(call)
     if found.dimension >= len(ref.size) - len(call["pad"]) // 2:
-        raise OtherRows
+        raise Unproved
     return [found]
 
 
@@ -170,7 +170,7 @@ def layer_norm(call: Call) -> list[Found]:
     call.public("weight", "bias")
     found = call.at("input")
     if not isinstance(found, Rows):
-        raise OtherRows
+        raise Unproved
     if found.dimension >= len(call["input"].size) - len(call["normalized_shape"]):
         return call.same(over(found))
     return call.same(found)
@@ -181,9 +181,9 @@ def norm_backward(*sources: str) -> Rule:
         call.public("weight")
         found = combined(f for _, f in call.each(*sources) if isinstance(f, Rows))
         if found.dimension >= len(call["input"].size) - len(call.values.get("normalized_shape") or ()):
-            raise OtherRows
+            raise Unproved
         if "group" in call.values and found.dimension:
-            raise OtherRows
+            raise Unproved
         return [found, *[MIXED] * (len(call.outs) - 1)]
 
     return rule
@@ -193,7 +193,7 @@ def group_norm(call: Call) -> list[Found]:
     call.public("weight", "bias")
     found = call.at("input")
     if not isinstance(found, Rows) or found.dimension or call["N"] != call["input"].size[0]:
-        raise OtherRows
+        raise Unproved
     return call.same(found)
 
 
@@ -201,9 +201,9 @@ def batch_norm(call: Call) -> list[Found]:
     found = call.at("input")
     training = call.values.get("training", False)
     if not isinstance(found, Rows) or found.dimension > 1:
-        raise OtherRows
+        raise Unproved
     if any(isinstance(f, Rows) and f.data for _, f in call.each("weight", "bias")):
-        raise OtherRows
+        raise Unproved
     if found.dimension == 1:
         # Every channel is normalised by itself: InstanceNorm has its examples among the channels.
         return [found, *[found._replace(dimension=0)] * (len(call.outs) - 1)]
@@ -215,11 +215,11 @@ def batch_norm_backward(call: Call) -> list[Found]:
     found = combined(f for _, f in call.each("grad_out", "input") if isinstance(f, Rows))
     statistics = call.each("save_mean", "save_invstd") if call["train"] else ()
     if any(isinstance(f, Rows) and f.data for _, f in call.each("weight")):
-        raise OtherRows
+        raise Unproved
     if found.dimension == 1 and all(f == PUBLIC or isinstance(f, Rows) for _, f in statistics):
         return [found, *[MIXED] * (len(call.outs) - 1)]
     if found.dimension or call["train"]:
-        raise OtherRows
+        raise Unproved
     return [found, *[MIXED] * (len(call.outs) - 1)]
 
 
@@ -234,7 +234,7 @@ def index(call: Call) -> list[Found]:
     found = call.at("self")
     given = [(place, each) for place, each in enumerate(indices) if each is not None]
     if any(each.dtype in (torch.bool, torch.uint8) for _, each in given):
-        raise OtherRows
+        raise Unproved
     places = [place for place, _ in given]
     together = places == list(range(places[0], places[0] + len(places)))
     kinds = [call.place(each) for _, each in given]
@@ -247,7 +247,7 @@ def index(call: Call) -> list[Found]:
             picked = picked._replace(dimension=picked.dimension + places[0])
         return [picked]
     if not isinstance(found, Rows):
-        raise OtherRows
+        raise Unproved
     if all(kind == PUBLIC for kind in kinds) and together and found.dimension not in places:
         shift = wide - len(places) if places[0] < found.dimension else 0
         return [found._replace(dimension=found.dimension + shift)]
@@ -261,14 +261,14 @@ def _one_each(
     place, counted = given[0]
     rest = [kind for kind in kinds[1:] if kind != PUBLIC]
     if place or found.dimension or found.block not in (1, None) or not together or kinds[0] != COUNTED:
-        raise OtherRows
+        raise Unproved
     ranks = {len(each.size) for _, each in given}
     if len(ranks) != 1 or counted.size[0] != call.examples or any(each != 1 for each in counted.size[1:]):
-        raise OtherRows
+        raise Unproved
     if counted.stride[0] != 1 or counted.offset or subject.size[0] != call.examples:
-        raise OtherRows
+        raise Unproved
     if any(not isinstance(kind, Rows) or kind.dimension or kind.block not in (1, None) for kind in rest):
-        raise OtherRows
+        raise Unproved
     return Rows(0, 1, found.data or any(isinstance(kind, Rows) and kind.data for kind in rest))
 
 
@@ -276,7 +276,7 @@ def index_put(call: Call) -> list[Found]:
     """The way back of one pick for each example."""
     subject, indices = call["self"], call["indices"]
     if any(each is None or each.dtype in (torch.bool, torch.uint8) for each in indices):
-        raise OtherRows
+        raise Unproved
     found, values = call.at("self"), call.at("values")
     given = list(enumerate(indices))
     kinds = [call.place(each) for each in indices]
@@ -285,9 +285,9 @@ def index_put(call: Call) -> list[Found]:
     if isinstance(values, Rows):
         short = len(call["values"].size) < len(indices[0].size)
         if values.dimension or values.block not in (1, None) or short:
-            raise OtherRows
+            raise Unproved
     elif values != PUBLIC:
-        raise OtherRows
+        raise Unproved
     return [Rows(0, 1, True)]
 
 
@@ -297,7 +297,7 @@ def concatenated(call: Call) -> list[Found]:
     rows = combined(found for _, found in tensors if isinstance(found, Rows))
     long = {ref.size[rows.dimension] for ref, _ in tensors}
     if rows.dimension == call["dim"] % len(out.size) or len(long) != 1:
-        raise OtherRows
+        raise Unproved
     return [rows]
 
 
@@ -323,7 +323,7 @@ def log_likelihood(call: Call) -> list[Found]:
     call.public("weight")
     found = combined(f for _, f in call.each("self", "target") if isinstance(f, Rows))
     if found.dimension or len(call["self"].size) < 2:
-        raise OtherRows
+        raise Unproved
     return call.same(over(found)) if call["reduction"] else [found, PUBLIC]
 
 
@@ -332,7 +332,7 @@ def log_likelihood_backward(call: Call) -> list[Found]:
     tensors = call.each("grad_output", "self", "target")
     found = combined(f for _, f in tensors if isinstance(f, Rows))
     if call["reduction"] or found.dimension:
-        raise OtherRows
+        raise Unproved
     return [found]
 
 
@@ -344,9 +344,9 @@ def attention(*sources: str) -> Rule:
         found = combined(each for _, each in tensors)
         query = call["query"].size
         if found.dimension > 1 or any(len(ref.size) < 3 for ref, _ in tensors):
-            raise OtherRows
+            raise Unproved
         if any(ref.size[found.dimension] != query[found.dimension] for ref, _ in tensors):
-            raise OtherRows
+            raise Unproved
         mask = call.values.get("attn_mask")
         if isinstance(mask, Ref):
             kind = call.at("attn_mask")
@@ -362,12 +362,12 @@ def taken_back(call: Call) -> list[Found]:
     ref, found = call.each("grad_output")[0]
     sizes, dim = call["input_sizes"], call["dim"] % len(call["input_sizes"])
     if not isinstance(found, Rows):
-        raise OtherRows
+        raise Unproved
     dimension = found.dimension
     if len(sizes) > len(ref.size) and dim <= dimension:
         dimension += 1
     if dimension == dim or sizes[dimension] != ref.size[found.dimension]:
-        raise OtherRows
+        raise Unproved
     return [found._replace(dimension=dimension)]
 
 
@@ -376,7 +376,7 @@ def halved(call: Call) -> list[Found]:
     rows = [found for _, found in call.each() if isinstance(found, Rows)]
     place = combined(rows)
     if place.dimension == call["dim"] % len(call.outs[0].size):
-        raise OtherRows
+        raise Unproved
     return call.same(place)
 
 

@@ -15,14 +15,16 @@ import random
 import types
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from tacit.training.batches import tree
 from tacit.training.isolation.recording import Recording
@@ -69,6 +71,7 @@ class State:
         self._flags: list[tuple[Tensor, bool, Tensor | None]] = []
         self._others: list[Callable[[], Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
+        self._functions: list[types.FunctionType] = []
         self._contents = contents
         self._copies: list[Tensor] = []
         seen: set[int] = set()
@@ -79,6 +82,11 @@ class State:
                 continue
             seen.add(id(each))
             waiting.extend(self._noted(each))
+        self._globals = _pinned(holders, self._functions)
+
+    def holds(self, storage: int) -> bool:
+        """Whether model or loss held a storage, by its address, or their functions name it as a global."""
+        return any(each == storage for _, _, each in self._tensors) or storage in self._globals
 
     def restore(self) -> list[Tensor]:
         """Put everything back; the tensors whose storage or numbers had been replaced."""
@@ -149,6 +157,7 @@ class State:
             bits = each.bit_generator if isinstance(each, np.random.Generator) else each._bit_generator
             self._others.append(partial(setattr, bits, "state", copy.deepcopy(bits.state)))
         elif isinstance(each, types.FunctionType):
+            self._functions.append(each)
             for cell in each.__closure__ or ():
                 self._cells.append((cell, _content(cell)))
                 yield _content(cell)
@@ -168,6 +177,45 @@ class State:
                     self._others.append(partial(object.__setattr__, each, name, value))
                     yield value
             yield from _shared(kind)
+
+
+_PINNED: WeakKeyDictionary[nn.Module, dict[Any, dict[int, StorageWeakRef]]] = WeakKeyDictionary()
+
+
+def _pinned(holders: tuple[Any, ...], functions: list[types.FunctionType]) -> Container[int]:
+    """The storages of tensors that functions of model and loss name as globals, as they were at first sight.
+
+    A tensor that takes such a name later, when examples have been seen, is not among them.
+    """
+    model, *rest = holders
+    if not isinstance(model, nn.Module):
+        return ()
+    kept = _PINNED.setdefault(model, {})
+    key = tuple(getattr(each, "__code__", None) or id(each) for each in rest)
+    if key not in kept:
+        found: dict[int, StorageWeakRef] = {}
+        waiting, seen = list(functions), set()
+        while waiting:
+            function = waiting.pop()
+            if id(function) in seen:
+                continue
+            seen.add(id(function))
+            for name in _names(function.__code__):
+                value = function.__globals__.get(name)
+                if type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided:
+                    reference = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
+                    found[reference.cdata] = reference
+                elif isinstance(value, types.FunctionType) and not value.__module__.startswith("torch"):
+                    waiting.append(value)
+        kept[key] = found
+    return kept[key]
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _names(each)
 
 
 def _plain_object(each: Any) -> bool:

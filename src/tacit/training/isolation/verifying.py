@@ -20,9 +20,9 @@ from tacit.training.batches import tree
 from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.layers import Piece, Weights
 from tacit.training.gradients.routes import Parts, Routes
-from tacit.training.gradients.tape import OtherRows
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import guarded
+from tacit.training.isolation.unproved import Unproved
 
 # Pieces and losses of a batch, by the routes; the arguments are those of the engine.
 Taped = Callable[[Parts, Loss, Any, Any, Routes, int], tuple[dict[str, Piece], Tensor, Recording]]
@@ -71,7 +71,7 @@ def _apart(
 
     try:
         pieces, _, _ = taped(parts, only, inputs, targets, routes, size)
-    except OtherRows:
+    except Unproved:
         return False
     with torch.no_grad(), torch.autocast(_device(parts), enabled=False):
         squares = {name: piece.squares() for name, piece in pieces.items()}

@@ -1,0 +1,223 @@
+"""A pass over private rows stays where it is recorded: in its thread, in its process, under the dispatcher.
+
+:class:`~.recording.Recording` sees the operations of its own thread. What other threads and processes compute
+with the examples, and what runs with PyTorch's dispatch switched off, it cannot see. So, while a pass runs,
+
+- a thread or process that model or loss start is refused: by Python's audit events, whatever called for it,
+  and threads also where they are started, since Python 3.11 has no event for them;
+- the ways of PyTorch to switch its dispatch modes off are refused;
+- addresses are not read through ``ctypes``, unless the pass has one example and may read values;
+- threads that were there before are watched by their processor time. One that ran may have computed with the
+  examples: the pass is ``disturbed``, and proves nothing.
+
+Threads of IPython, of progress bars, of data loaders and of tacit itself are trusted to do their own work
+only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no orders from model code.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch.utils import _python_dispatch
+
+from tacit.errors import NotIsolated
+from tacit.training.isolation.unproved import Unproved
+
+_STARTING = {
+    "_thread.start_new_thread", "_thread.start_joinable_thread", "os.fork", "os.forkpty", "os.posix_spawn",
+    "os.spawn", "os.exec", "os.system", "os.startfile", "subprocess.Popen",
+}  # fmt: skip
+_ADDRESSES = {
+    "ctypes.cdata", "ctypes.cdata/buffer", "ctypes.string_at", "ctypes.wstring_at", "ctypes.call_function",
+    "ctypes.PyObj_FromPtr",
+}  # fmt: skip
+_TRUSTED = ("tacit.", "ipykernel.", "IPython.", "zmq.", "tornado.", "tqdm.", "torch.utils.data.")
+
+_PASSES: dict[int, Confinement] = {}
+_KNOWN: WeakSet[threading.Thread] = WeakSet()
+_LOCK = threading.Lock()
+_init = torch._C._DisableTorchDispatch.__init__
+
+no_function_modes = torch._C.DisableTorchFunction
+"""The switch of function modes, for tacit itself; model and loss are refused it."""
+
+
+def no_dispatch_modes() -> Any:
+    """The switch of dispatch modes, for tacit itself; model and loss are refused it."""
+    guard = torch._C._DisableTorchDispatch.__new__(torch._C._DisableTorchDispatch)
+    _init(guard)  # type: ignore[misc]
+    return guard
+
+
+class Confinement:
+    """Watches and refuses, within, what leaves the recorded thread.
+
+    ``fault``: the refusal, kept in case that model or loss catch it. ``disturbed``: another thread ran.
+    """
+
+    def __init__(self, *, reading: bool) -> None:
+        self.fault: Exception | None = None
+        self.disturbed = False
+        self._reading = reading
+
+    def __enter__(self) -> Confinement:
+        me = threading.get_ident()
+        self._before = _PASSES.get(me)
+        with _LOCK:
+            if not _PASSES:
+                _SWITCHES.close()
+            _PASSES[me] = self
+        self._clocks = _clocks(me)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        me = threading.get_ident()
+        now = _clocks(me)
+        if now or self._clocks:
+            self.disturbed = any(value != self._clocks.get(thread) for thread, value in now.items())
+            self.disturbed |= not self._clocks.keys() <= now.keys()
+        with _LOCK:
+            if self._before is None:
+                _PASSES.pop(me, None)
+            else:
+                _PASSES[me] = self._before
+            if not _PASSES:
+                _SWITCHES.open()
+        self._before = None
+
+    def refuse(self, what: str) -> None:
+        """Raise the refusal of something that the recording could not see."""
+        self.fault = NotIsolated(
+            "model and loss", what, "computed in one thread, by operations of PyTorch that can be recorded",
+            "What other threads and processes do with the examples is not known. Compute in the thread that "
+            'calls the model; examples="alone" keeps to the same rule.',
+        )  # fmt: skip
+        raise self.fault
+
+    def audit(self, event: str) -> None:
+        """Refuse an event that takes the examples elsewhere."""
+        if event in _STARTING:
+            self.refuse(f"a thread or process started during a pass ({event})")
+        if not self._reading:
+            self.fault = Unproved()
+            raise self.fault
+
+
+def _audited(
+    event: str, arguments: Any, events: Any = _STARTING | _ADDRESSES, passes: Any = _PASSES,
+    me: Callable[[], int] = threading.get_ident,
+) -> None:  # fmt: skip
+    """Python calls this to its very end, when modules have lost their names: hence the defaults."""
+    if passes and event in events:
+        running = passes.get(me())
+        if running is not None:
+            running.audit(event)
+
+
+sys.addaudithook(_audited)
+
+
+def _clocks(me: int) -> dict[int, Any]:
+    """The processor time of every thread of Python but this one and those that are trusted."""
+    every = sys._current_frames()
+    if len(every) == 1:
+        return {}
+    threads = {each.ident: each for each in threading.enumerate()}
+    found: dict[int, Any] = {}
+    for ident in every:
+        if ident != me:
+            thread = threads.get(ident)
+            if thread is None or not _trusted(thread):
+                found[ident] = object() if thread is None else _clock(thread)
+    return found
+
+
+def _clock(thread: threading.Thread) -> Any:
+    """A thread's processor time in nanoseconds; where it cannot be told, what equals nothing."""
+    if sys.platform != "linux" or thread.native_id is None:
+        return object()
+    try:
+        # The number under which Linux keeps the clock of one thread: see clock_getcpuclockid(3).
+        return time.clock_gettime_ns((~thread.native_id << 3) | 6)
+    except OSError:
+        return object()
+
+
+def _trusted(thread: threading.Thread) -> bool:
+    if thread in _KNOWN:
+        return True
+    target = getattr(thread, "_target", None)
+    made = (type(thread).__module__, getattr(target, "__module__", None) or "")
+    known = any(each.startswith(_TRUSTED) for each in made) or thread in _noise_threads()
+    if known:
+        _KNOWN.add(thread)
+    return known
+
+
+def _noise_threads() -> set[Any]:
+    from tacit.training.noise import _drawer
+
+    return set(_drawer()._threads) if _drawer.cache_info().currsize else set()
+
+
+class _Switches:
+    """What switches PyTorch's dispatch off or starts a thread, replaced by refusals while any pass runs."""
+
+    def __init__(self) -> None:
+        self._kinds = [torch._C._DisableTorchDispatch, torch._C._ExcludeDispatchKeyGuard]
+        self._kinds.append(torch._C._ForceDispatchKeyGuard)
+        self._inits = [kind.__init__ for kind in self._kinds]
+        self._refusing = [_refusing(kind.__name__, init) for kind, init in zip(self._kinds, self._inits, strict=True)]
+        self._names: list[tuple[Any, str, Any, Any]] = []
+        for owner, name in (
+            (torch._C, "DisableTorchFunction"),
+            (torch, "DisableTorchFunction"),
+            (torch._C, "_dispatch_tls_set_dispatch_key_excluded"),
+            (_python_dispatch, "_disable_current_modes"),
+            (torch._ops.OpOverload, "redispatch"),
+            (threading.Thread, "start"),
+            (threading, "_start_new_thread"),
+            (_thread, "start_new_thread"),
+            (_thread, "start_new"),
+        ):
+            if hasattr(owner, name):
+                before = getattr(owner, name)
+                self._names.append((owner, name, before, _refusing(name, before)))
+
+    def close(self) -> None:
+        for kind, init in zip(self._kinds, self._refusing, strict=True):
+            kind.__init__ = init
+        for owner, name, _, refusing in self._names:
+            setattr(owner, name, refusing)
+
+    def open(self) -> None:
+        for kind, init in zip(self._kinds, self._inits, strict=True):
+            kind.__init__ = init
+        for owner, name, before, _ in self._names:
+            setattr(owner, name, before)
+
+
+def _refusing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def refusing(*given: Any, **named: Any) -> Any:
+        running = _PASSES.get(threading.get_ident())
+        if running is not None and not (name == "_ExcludeDispatchKeyGuard" and _harmless(given)):
+            running.refuse(f"code that leaves what can be recorded ({name})")
+        return call(*given, **named)
+
+    return refusing
+
+
+def _harmless(given: tuple[Any, ...]) -> bool:
+    """Whether a guard leaves the key of Python's dispatch as it is."""
+    keys = [each for each in given if isinstance(each, torch._C.DispatchKeySet)]
+    return bool(keys) and not any(each.has(torch._C.DispatchKey.Python) for each in keys)
+
+
+_SWITCHES = _Switches()
