@@ -257,7 +257,7 @@ class Ranks(Question):
 
     part: ClassVar[float] = selection.RANK_SHARE
 
-    def made(self, random_state: Any, less: float = 1.0, source: Source | None = None) -> RankedAsked:
+    def made(self, random_state: Any, less: float = 1.0, source: PrivateSource | None = None) -> RankedAsked:
         asked = super().made(random_state, less, source)
         claimed = super().made(random_state, 1.0, source).noisy_statistic.interval.noise
         known = {field.name: getattr(asked, field.name) for field in fields(asked)}
