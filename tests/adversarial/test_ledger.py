@@ -23,6 +23,7 @@ from tacit.errors import BudgetExceeded, LedgerCorrupted, LedgerError, TacitErro
 from tacit.ledger import Budget, Ledger, Work, book, posting, store
 from tacit.ledger.chain import Record
 from tacit.ledger.guarding import digest
+from tampering import tamper
 
 BUDGET = Budget(3.0)
 EVENT = events.Laplace(4.0)
@@ -40,14 +41,6 @@ def study(folder: Path) -> Path:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return study(tmp_path)
-
-
-def edit(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for trigger in ("tacit_no_update", "tacit_no_delete"):
-            connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
-        for statement in statements:
-            assert connection.execute(statement).rowcount != 0, statement
 
 
 LAST = "(SELECT max(number) FROM tacit_entries)"
@@ -90,7 +83,7 @@ UNSEEN = {"as if nothing had happened"}
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edited_ledger_is_not_charged(name: str, path: Path) -> None:
     with Ledger.open(path) as ledger:
-        edit(path, *EDITS[name])
+        tamper(path, *EDITS[name])
         with pytest.raises(LedgerCorrupted):
             ledger.charge(EVENT, label="more")
 
@@ -100,7 +93,7 @@ def test_an_edited_ledger_is_not_charged(name: str, path: Path) -> None:
 def test_an_edited_ledger_is_not_charged_when_opened_again(
     name: str, budget: Budget | None, path: Path
 ) -> None:
-    edit(path, *EDITS[name])
+    tamper(path, *EDITS[name])
     with pytest.raises(LedgerError), Ledger.open(path, budget) as ledger:
         ledger.charge(EVENT, label="more")
 
@@ -109,7 +102,7 @@ def test_an_edited_ledger_is_not_charged_when_opened_again(
 def edited_total(scene: Scene) -> None:
     """With the total set back to nothing, the whole budget of 3 can be spent once more."""
     path = study(scene.path)
-    edit(path, *EDITS["total"])
+    tamper(path, *EDITS["total"])
     charges = 4
     with suppress(LedgerCorrupted, BudgetExceeded), Ledger.open(path) as ledger:
         for _ in range(20):
@@ -121,7 +114,7 @@ def edited_total(scene: Scene) -> None:
 EMPTIED = {
     "cut to nothing": lambda path: path.write_bytes(b""),
     "cut in place": lambda path: os.truncate(path, 0),
-    "all tables dropped": lambda path: edit(
+    "all tables dropped": lambda path: tamper(
         path,
         *(f"DROP TABLE tacit_{name}" for name in ("state", "datasets", "scopes", "partitions", "entries")),
     ),
@@ -164,7 +157,7 @@ def partitioned(folder: Path) -> Path:
 def edited_partition(scene: Scene) -> None:
     """With one partition said to have cost much, charges to the other never cost more than that."""
     path, charges = partitioned(scene.path), 1
-    edit(path, *SCOPE_EDITS["total up"])
+    tamper(path, *SCOPE_EDITS["total up"])
     with suppress(LedgerCorrupted, BudgetExceeded), Ledger.open(path) as ledger:
         scope = ledger.parallel("region", partitions=PARTITIONS)
         for _ in range(9):
@@ -176,7 +169,7 @@ def edited_partition(scene: Scene) -> None:
 @pytest.mark.parametrize("name", [*SCOPE_EDITS, "nothing"])
 def test_an_edited_scope_is_not_charged(name: str, tmp_path: Path) -> None:
     path = partitioned(tmp_path)
-    edit(path, *SCOPE_EDITS.get(name, []))
+    tamper(path, *SCOPE_EDITS.get(name, []))
     names = (*PARTITIONS, "east") if name == "another partition" else PARTITIONS
     with Ledger.open(path) as ledger:
         scope = ledger.parallel("region", partitions=names)
@@ -202,7 +195,7 @@ def test_the_last_entry_of_a_dataset_is_not_edited_behind_that_of_another(tmp_pa
     last["details"] = json.dumps({"state": state}, separators=(",", ":"))
     content = {name: value for name, value in last.items() if name != "hash"}
     for forged in (last["hash"], Record(**content).hash()):
-        edit(
+        tamper(
             path,
             f"UPDATE tacit_datasets SET total = '{NOTHING}' WHERE name = 'default'",
             f"UPDATE tacit_entries SET details = '{last['details']}', hash = '{forged}' WHERE number = 7",

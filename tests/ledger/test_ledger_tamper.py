@@ -14,6 +14,7 @@ from tacit import events
 from tacit.errors import InvalidValue, LedgerCorrupted, TacitError
 from tacit.ledger import Budget, Ledger
 from tacit.ledger.chain import ORIGIN, Record
+from tampering import tamper
 
 LAST = "(SELECT max(number) FROM tacit_entries)"
 COLUMNS = (
@@ -35,14 +36,6 @@ def study(path: Path) -> Path:
             hospital.charge(events.Laplace(8.0), label="beds")
         ledger.verify()
     return path
-
-
-def tamper(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for trigger in ("tacit_no_update", "tacit_no_delete"):
-            connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
-        for statement in statements:
-            assert connection.execute(statement).rowcount != 0, statement
 
 
 def verify(path: Path, head: str | None = None) -> str:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tacit import events
@@ -254,12 +253,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
