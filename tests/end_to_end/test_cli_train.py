@@ -678,7 +678,7 @@ def test_every_setting_is_used_and_a_seed_repeats(run: Run) -> None:
     assert said["optimiser"] == "adam, lr 0.01"
     assert said["average"] == "with decay 0.9"
     assert "0.5 at first" in said["clipping"]
-    assert "in turn" in said["a step sees"]
+    assert said["a step sees"] == "one random part of the epoch's examples, about 80"
     assert "SEEDED" in run("inspect", "model.safetensors").good().out
 
 
