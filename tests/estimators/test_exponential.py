@@ -129,7 +129,7 @@ def audited(place, inside, outside, runs, seed):
     """Each run draws anew; the totals, which are the same in all of them, are computed once."""
     source, scores = Source(seed), []
     for rows in (inside, outside):
-        totals = Exponential.totals(place, rows)
+        totals = NoisyChoice.totals(place, rows)
         place.totals = lambda _, totals=totals: totals
         scores.append([float(place.solve(rows, source)[0, 0]) for _ in range(runs)])
     guesses = audit.choose_threshold(*scores, rule=audit.Fixed(0.0), delta=0.0, confidence=1 - ALARM)
