@@ -11,3 +11,5 @@
 A guarantee rests on the two agreeing: bounds that hold in one of them must hold in the other.
 ``tests/data/test_agreement.py`` compares them on more than 10⁴ odd values, and shows that it would notice.
 """
+
+__all__: list[str] = []

@@ -9,3 +9,5 @@
 ``silence``
     what the engine prints and logs, withheld.
 """
+
+__all__: list[str] = []

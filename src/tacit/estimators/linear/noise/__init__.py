@@ -19,7 +19,7 @@ settings               noise is added to                   event, for δ = 0 and
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.errors import InvalidValue
+from tacit import errors
 from tacit.estimators.linear.noise.exponential import Exponential
 from tacit.estimators.linear.noise.functional import Functional
 from tacit.estimators.linear.noise.gradient import Gradient
@@ -59,7 +59,7 @@ def noise_of(noise: Any) -> Noise:
         return noise
     if not isinstance(noise, str) or noise not in PLACES:
         known = "one of " + ", ".join(map(repr, PLACES)) + ", or settings such as noise.Gradient(steps=100)"
-        raise InvalidValue("noise", noise, known)
+        raise errors.InvalidValue("noise", noise, known)
     return PLACES[noise]()
 
 
