@@ -31,8 +31,8 @@ if not find_spec("torch"):
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.nn import functional as F
 from torch.utils import _python_dispatch
 from torch.utils.checkpoint import checkpoint
 

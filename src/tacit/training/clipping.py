@@ -27,7 +27,7 @@ from torch import Tensor
 
 from tacit import _validate
 from tacit.errors import InvalidValue
-from tacit.training.gradients.layers import Weights
+from tacit.training.gradients.pieces import Weights
 
 LEAST, MOST = 1e-9, 1e9
 CLIPPINGS = ("flat", "per-layer", "automatic")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.training import tree
 from tacit.training.data import Pair
-from tacit.training.gradients.layers import Disjoint, Lookup, Matrix, Piece, Plain, Rows, Shift
+from tacit.training.gradients.pieces import Disjoint, Lookup, Matrix, Piece, Plain, Rows, Shift
 
 
 def grouped(piece: Piece, views: int) -> Piece:

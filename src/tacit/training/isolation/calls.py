@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tacit.training.isolation.unproved import Unproved
 from tacit.training.isolation.places import MIXED, PUBLIC, Found, Rows
 from tacit.training.isolation.recording import Ref
+from tacit.training.isolation.unproved import Unproved
 
 _SCHEMAS: dict[Any, tuple[tuple[str, Any], ...]] = {}
 

@@ -174,7 +174,7 @@ class _Switches:
         self._kinds = [torch._C._DisableTorchDispatch, torch._C._ExcludeDispatchKeyGuard]
         self._kinds.append(torch._C._ForceDispatchKeyGuard)
         self._inits = [kind.__init__ for kind in self._kinds]
-        self._refusing = [_refusing(kind.__name__, init) for kind, init in zip(self._kinds, self._inits, strict=True)]
+        self._refusing = [_refusing(kind.__name__, kind.__init__) for kind in self._kinds]
         self._names: list[tuple[Any, str, Any, Any]] = []
         for owner, name in (
             (torch._C, "DisableTorchFunction"),

@@ -24,7 +24,6 @@ from typing import Any
 import torch
 
 from tacit.errors import NotIsolated
-from tacit.training.isolation.unproved import Unproved
 from tacit.training.isolation.calls import Call, combined
 from tacit.training.isolation.growth import Sized, Trace, even, sizes_of
 from tacit.training.isolation.operations import MAKES, written_refs
@@ -45,6 +44,7 @@ from tacit.training.isolation.places import (
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
+from tacit.training.isolation.unproved import Unproved
 
 _MOST = 64
 _PATIENCE = 3

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from tacit.training.isolation.unproved import Unproved
 from tacit.training.isolation.calls import Call, Rule, broadcast, combined, over
 from tacit.training.isolation.places import COUNTED, MIXED, PUBLIC, Found, Rows
 from tacit.training.isolation.recording import Ref
+from tacit.training.isolation.unproved import Unproved
 
 
 def elementwise(call: Call) -> list[Found]:
