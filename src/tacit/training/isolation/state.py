@@ -260,7 +260,7 @@ def _pinned(holders: tuple[Any, ...], functions: list[types.FunctionType]) -> Co
                 continue
             seen.add(id(function))
             for name in _names(function.__code__):
-                value = function.__globals__.get(name)
+                value: Any = function.__globals__.get(name)
                 if type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided:
                     reference = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
                     found[reference.cdata] = reference
