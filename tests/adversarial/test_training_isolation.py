@@ -1099,6 +1099,7 @@ def off_others(monkeypatch: pytest.MonkeyPatch) -> None:
         real(self, *given, **{**named, "others": ()})
 
     monkeypatch.setattr(recordings.Recording, "__init__", init)
+    off_threads(monkeypatch)  # The helper may still be about to wait for work.
 
 
 def off_mapped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from tacit.errors import BudgetExceeded, ModelUnreadable
 from tacit.randomness import Source
 from tacit.training import Plan, Quantile, Trainer, load_weights, step, trainer
 from tacit.training.clipping import Automatic, Flat, PerLayer
-from tacit.training.gradients.layers import Weights
+from tacit.training.gradients.pieces import Weights
 from tacit.training.sampling import Poisson
 from tacit.training.saving import write
 from tacit.training.step import PrivateStep

@@ -13,7 +13,8 @@ from torch import nn
 from tacit.errors import InvalidValue
 from tacit.training import clipped_gradient_sum
 from tacit.training.batches import tree
-from tacit.training.gradients.layers import half_gram, row_norms
+from tacit.training.gradients.norms import row_norms
+from tacit.training.gradients.pieces import half_gram
 from tacit.training.gradients.routes import Parts, routes_for
 from training.oracle import assert_equal_to_loop, squared
 from training.zoo import BATCH, ZOO

@@ -30,7 +30,7 @@ from tacit.errors import InvalidValue
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tacit.training.gradients.layers import Weights
+    from tacit.training.gradients.pieces import Weights
 
 LEAST, MOST = 1e-9, 1e9
 CLIPPINGS = ("flat", "per-layer", "automatic")
@@ -156,7 +156,7 @@ def _norms(squares: Mapping[str, Tensor]) -> Tensor:
 
 def _finite(factors: Tensor, norms: Tensor) -> Weights:
     """The factors, with those of examples whose gradient is not finite set to 0."""
-    from tacit.training.gradients.layers import Weights
+    from tacit.training.gradients.pieces import Weights
 
     if math.isfinite(float(norms.sum())):
         return Weights(factors)

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.modules.conv import _ConvNd
 
-from tacit.training.gradients.layers import Mended, Plain, Weights, gram_squares, row_squares
+from tacit.training.gradients.norms import gram_squares, row_squares
+from tacit.training.gradients.pieces import Mended, Plain, Weights
 from tacit.training.gradients.sums import RUN, in_runs
 
 # Numbers of patches written out at a time.

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from tacit.training.batches import tree
-from tacit.training.gradients.layers import Plain
+from tacit.training.gradients.pieces import Plain
 from tacit.training.gradients.tape import Pieces, Tape
 from tacit.training.isolation.confinement import no_function_modes
 from tacit.training.isolation.unproved import Unproved

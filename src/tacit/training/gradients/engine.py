@@ -18,8 +18,8 @@ from tacit.training.clipping import Clipping, Flat, checked_clip_norm
 from tacit.training.gradients import rewrites, rules
 from tacit.training.gradients.direct import direct
 from tacit.training.gradients.fallback import Loss, check_losses, per_example_gradients
-from tacit.training.gradients.layers import Piece, Plain, merge
 from tacit.training.gradients.layout import STATISTICS, arranged
+from tacit.training.gradients.pieces import Piece, Plain, merge
 from tacit.training.gradients.routes import (
     Parts,
     Routes,
@@ -36,8 +36,8 @@ from tacit.training.isolation.checking import check_model
 from tacit.training.isolation.growth import zeros
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State
+from tacit.training.isolation.trial import holds
 from tacit.training.isolation.unproved import Unproved
-from tacit.training.isolation.verifying import holds
 
 _FLAT = Flat()
 # How often a pass is run again that was disturbed by another thread, before its examples are run one by one.
@@ -146,7 +146,7 @@ def clipped_gradients(
         total = {name: torch.zeros_like(each, dtype=widths[name]) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs, targets = tree.mapped(_own, (inputs, targets))
-    state = State(model, loss)
+    state = State.of(model, loss)
     parts.holds = state.holds
     try:
         with _precision(like.device, autocast), as_written(parts.compiled):
@@ -247,9 +247,7 @@ def _pieces(
         pieces, losses = _proved(parts, loss, inputs, targets, routes, entries, views)
     if routes.fallback:
         program = None if alone else routes.mapped
-        found = per_example_gradients(
-            model, loss, inputs, targets, routes.fallback, parts.names, program
-        )
+        found = per_example_gradients(model, loss, inputs, targets, routes.fallback, parts.names, program)
         for name, values in found.items():
             values = values.to(wide(values.dtype))
             pieces[name] = Plain(values if views == 1 else values / views)

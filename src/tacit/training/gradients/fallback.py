@@ -60,7 +60,11 @@ def per_example_gradients(
         finally:
             state.restore()
     state = State(model, loss, contents=True)
-    return _loop(one, chosen, inputs, targets, storages, state)
+    with warnings.catch_warnings():
+        if program is not None:
+            # Layers may warn of a batch of one, which nobody asked for.
+            warnings.simplefilter("ignore", UserWarning)
+        return _loop(one, chosen, inputs, targets, storages, state)
 
 
 def _mapped(
@@ -95,9 +99,7 @@ def _loop(
 ) -> dict[str, Tensor]:  # fmt: skip
     rows: dict[str, list[Tensor]] = {name: [] for name in chosen}
     examples = tree.examples(inputs, targets)
-    batch = {
-        leaf.untyped_storage()._cdata for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)
-    }
+    batch = {leaf.untyped_storage()._cdata for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)}
     # An example that sets the seed sets its own.
     seeds = torch.randint(1 << 62, (examples,)).tolist()
     for number, seed in enumerate(seeds):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tacit.training.gradients.layers import Gram, Matrix, Shift
+from tacit.training.gradients.pieces import Gram, Matrix, Shift
 from tacit.training.gradients.tape import Tape
 
 _NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")

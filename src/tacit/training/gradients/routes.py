@@ -4,7 +4,7 @@ The first example twice, and the last three times, go through model and loss. A 
 input that is 2 and then 3 is the one examples lie along; nothing else about the input is used. A
 parameter that is used outside a layer with a rule, or in a call in which the examples lie along
 no one dimension, is left to the fallback; so is the whole model where rows need not be examples
-(:mod:`tacit.training.gradients.observing`).
+(:mod:`tacit.training.gradients.watching`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.training.batches import tree
 from tacit.training.gradients import rewrites, rules
 from tacit.training.gradients.direct import Use, place
 from tacit.training.gradients.fallback import Loss, check_losses
-from tacit.training.gradients.observing import Seen, Watching
+from tacit.training.gradients.watching import WatchedPass, Watching
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State, storages
@@ -106,7 +106,7 @@ def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callab
 
 
 def forget(model: nn.Module) -> None:
-    """Find the routes of a model anew: it may do otherwise than when it was watched."""
+    """Have the routes of a model found anew, since its code may run differently from when it was watched."""
     _ROUTES.pop(model, None)
 
 
@@ -192,7 +192,7 @@ def _places(two: list[Use], three: list[Use], left: set[int]) -> tuple[int, ...]
     )
 
 
-def _check_buffers(model: nn.Module, two: Seen, three: Seen) -> None:
+def _check_buffers(model: nn.Module, two: WatchedPass, three: WatchedPass) -> None:
     """Refuse buffers that a forward pass changes, other than a count of passes."""
     for name, before in model.named_buffers():
         after = two.buffers[name], three.buffers[name]
@@ -212,7 +212,7 @@ def _equal(one: Tensor, two: Tensor) -> bool:
     return bool((same | ((one != one) & (two != two))).all())
 
 
-def _check_axes(watched: dict[str, nn.Module], two: Seen, three: Seen) -> None:
+def _check_axes(watched: dict[str, nn.Module], two: WatchedPass, three: WatchedPass) -> None:
     """Refuse attention and recurrence over the examples: there they are one another's context."""
     for name, layer in watched.items():
         if not rewrites.rewritable(layer):
@@ -247,8 +247,8 @@ def _dimension(two: tuple[int, ...], three: tuple[int, ...]) -> int | None:
 def _observe(
     model: nn.Module, loss: Loss, inputs: Any, targets: Any, row: int, size: int,
     watched: dict[str, nn.Module], parameters: set[int],
-) -> Seen:  # fmt: skip
-    seen = Seen({name: [] for name in watched})
+) -> WatchedPass:  # fmt: skip
+    seen = WatchedPass({name: [] for name in watched})
 
     def repeated(leaf: Any) -> Any:
         if not tree.batched(leaf):

@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tacit.training.gradients.convolution import Convolution
-from tacit.training.gradients.layers import Lookup, Matrix, Piece, Plain, Shift
+from tacit.training.gradients.pieces import Lookup, Matrix, Piece, Plain, Shift
 
 # Given the layer, its input, its output's gradient, the batch dimension: pieces by parameter name.
 Make = Callable[[Any, Tensor, Tensor, int], dict[str, Piece]]

@@ -1,4 +1,4 @@
-"""The record of one forward and backward pass: which tensors to watch, and what came back."""
+"""The tape of one forward and backward pass: watched outputs, and the pieces made of their gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import _engine_run_backward
 from torch.utils.checkpoint import CheckpointError
 
-from tacit.training.gradients.layers import Matrix, Piece, Rows, Shift
+from tacit.training.gradients.pieces import Matrix, Piece, Rows, Shift
 from tacit.training.isolation.confinement import no_dispatch_modes, no_function_modes
 from tacit.training.isolation.unproved import Unproved
 

@@ -5,7 +5,7 @@ The views themselves are made by :mod:`tacit.training.batches.views`.
 
 from __future__ import annotations
 
-from tacit.training.gradients.layers import Disjoint, Lookup, Matrix, Piece, Plain, Rows, Shift
+from tacit.training.gradients.pieces import Disjoint, Lookup, Matrix, Piece, Plain, Rows, Shift
 
 
 def grouped(piece: Piece, views: int) -> Piece:

@@ -52,7 +52,7 @@ no_function_modes = torch._C.DisableTorchFunction
 def no_dispatch_modes() -> Any:
     """The switch of dispatch modes, for tacit itself; model and loss are refused it."""
     guard = torch._C._DisableTorchDispatch.__new__(torch._C._DisableTorchDispatch)
-    _init(guard)  # type: ignore[misc]
+    _init(guard)
     return guard
 
 
@@ -171,10 +171,10 @@ class _Switches:
     """What switches PyTorch's dispatch off or starts a thread, replaced by refusals while any pass runs."""
 
     def __init__(self) -> None:
-        self._kinds = [torch._C._DisableTorchDispatch, torch._C._ExcludeDispatchKeyGuard]
+        self._kinds: list[Any] = [torch._C._DisableTorchDispatch, torch._C._ExcludeDispatchKeyGuard]
         self._kinds.append(torch._C._ForceDispatchKeyGuard)
         self._inits = [kind.__init__ for kind in self._kinds]
-        self._refusing = [_refusing(kind.__name__, init) for kind, init in zip(self._kinds, self._inits, strict=True)]
+        self._refusing = [_refusing(kind.__name__, kind.__init__) for kind in self._kinds]
         self._names: list[tuple[Any, str, Any, Any]] = []
         for owner, name in (
             (torch._C, "DisableTorchFunction"),
@@ -207,15 +207,19 @@ class _Switches:
 def _refusing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def refusing(*given: Any, **named: Any) -> Any:
         running = _PASSES.get(threading.get_ident())
-        if running is not None and not (name == "_ExcludeDispatchKeyGuard" and _harmless(given)):
+        if running is not None and not _harmless(name, given, sys._getframe(1)):
             running.refuse(f"code that leaves what can be recorded ({name})")
         return call(*given, **named)
 
     return refusing
 
 
-def _harmless(given: tuple[Any, ...]) -> bool:
-    """Whether a guard leaves the key of Python's dispatch as it is."""
+def _harmless(name: str, given: tuple[Any, ...], caller: Any) -> bool:
+    """Whether a guard leaves the key of Python's dispatch as it is, or is the compiler's own."""
+    if name == "_ForceDispatchKeyGuard":
+        return str(caller.f_globals.get("__name__", "")).startswith("torch._")
+    if name != "_ExcludeDispatchKeyGuard":
+        return False
     keys = [each for each in given if isinstance(each, torch._C.DispatchKeySet)]
     return bool(keys) and not any(each.has(torch._C.DispatchKey.Python) for each in keys)
 

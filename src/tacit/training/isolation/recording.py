@@ -83,14 +83,13 @@ class Recording(TorchDispatchMode):
     """
 
     def __init__(
-        self, data: Iterable[Tensor], names: Mapping[int, str], *, reading: bool = True, resumed: bool = False,
-        held: Callable[[int], bool] | None = None, others: Container[int] = (),
+        self, data: Iterable[Tensor], names: Mapping[int, str], *, reading: bool = True,
+        resumed: bool = False, held: Callable[[int], bool] | None = None, others: Container[int] = (),
     ) -> None:  # fmt: skip
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace: list[Any] = []
         self.escaped: list[str] = []
         self.unknown = False
-        data = list(data)
         self._names, self._resumed = names, resumed
         self._known, self._others = held, others
         self._confinement = Confinement(reading=reading)

@@ -20,7 +20,7 @@ from tacit.training.batches import tree
 from tacit.training.clipping import Clipping
 from tacit.training.gradients.engine import clipped_gradients
 from tacit.training.gradients.fallback import Loss
-from tacit.training.gradients.layers import Weights
+from tacit.training.gradients.pieces import Weights
 from tacit.training.gradients.routes import as_written
 from tacit.training.isolation.program import mixed
 from tacit.training.isolation.state import guarded

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 import random
 import types
+import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Container, Iterator
@@ -65,6 +67,7 @@ class State:
 
     def __init__(self, *holders: Any, contents: bool = False) -> None:
         self._objects: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._empty: list[dict[Any, Any]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._cells: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[Tensor, Tensor, int]] = []
@@ -84,6 +87,45 @@ class State:
             waiting.extend(self._noted(each))
         self._globals = _pinned(holders, self._functions)
 
+    @classmethod
+    def of(cls, model: nn.Module, loss: Any) -> State:
+        """Model and loss as they are now; the last state again, if they hold what they held then.
+
+        To compare everything with what was noted costs a third of noting it. Only the last state is kept, and
+        only as long as its model.
+        """
+        if _LAST:
+            known, same_loss, state = _LAST[0]
+            if known() is model and same_loss is loss and state._unchanged():
+                state._renew_flags()
+                return state
+        state = cls(model, loss)
+        _LAST[:] = [(weakref.ref(model, lambda gone: _LAST.clear()), loss, state)]
+        return state
+
+    def _unchanged(self) -> bool:
+        """Whether all that was noted is still there, and can be told by identity."""
+        return (
+            not self._others
+            and not self._arrays
+            and not any(self._empty)
+            and all(_same_items(now, before) for now, before in self._objects)
+            and all(_same_entries(items, kept) for items, kept in self._lists)
+            and all(_content(cell) is value for cell, value in self._cells)
+            and not self._moved()
+        )
+
+    def _renew_flags(self) -> None:
+        self._flags = [(each, each.requires_grad, each.grad) for each, _, _ in self._flags]
+
+    def _moved(self) -> list[tuple[Tensor, Tensor]]:
+        """The tensors whose storage is another, or lies otherwise, with what they were."""
+        return [
+            (tensor, alias)
+            for tensor, alias, storage in self._tensors
+            if tensor.untyped_storage()._cdata != storage or _lies(tensor) != _lies(alias)
+        ]
+
     def holds(self, storage: int) -> bool:
         """Whether model or loss held a storage, by its address, or their functions name it as a global."""
         return any(each == storage for _, _, each in self._tensors) or storage in self._globals
@@ -92,13 +134,14 @@ class State:
         """Put everything back; the tensors whose storage or numbers had been replaced."""
         changed = []
         for now, before in self._objects:
-            if len(now) != len(before) or any(
-                now.get(key, now) is not value for key, value in before.items()
-            ):
+            if not _same_items(now, before):
                 now.clear()
                 now.update(before)
+        if any(self._empty):
+            for now in self._empty:
+                now.clear()
         for items, kept in self._lists:
-            if len(items) != len(kept) or any(a is not b for a, b in zip(items, kept, strict=True)):
+            if not _same_entries(items, kept):
                 items.clear()
                 items.update(kept) if isinstance(items, set) else items.extend(kept)
         for cell, value in self._cells:
@@ -111,10 +154,9 @@ class State:
                 tensor.requires_grad_(needed)
             if tensor.grad is not grad:
                 tensor.grad = grad
-        for tensor, alias, storage in self._tensors:
-            if tensor.untyped_storage()._cdata != storage or _lies(tensor) != _lies(alias):
-                tensor.data = alias
-                changed.append(tensor)
+        for tensor, alias in self._moved():
+            tensor.data = alias
+            changed.append(tensor)
         with torch.no_grad():
             for (tensor, _, _), copy in zip(self._tensors, self._copies, strict=False):
                 if not _same(tensor, copy):
@@ -136,8 +178,11 @@ class State:
                 if self._contents:
                     self._copies.append(each.detach().clone())
         elif isinstance(each, dict):
-            self._objects.append((each, dict(each)))
-            yield from each.values()
+            if each:
+                self._objects.append((each, dict(each)))
+                yield from each.values()
+            else:
+                self._empty.append(each)
         elif isinstance(each, list | deque | set):
             self._lists.append((each, list(each)))
             yield from list(each)
@@ -179,6 +224,20 @@ class State:
             yield from _shared(kind)
 
 
+_LAST: list[tuple[weakref.ref[nn.Module], Any, State]] = []
+
+
+def _same_items(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
+    """Whether two dictionaries have the same keys in the same order, and the very same values."""
+    if len(now) != len(before):
+        return False
+    return all(map(operator.is_, now.values(), before.values())) and all(map(operator.is_, now, before))
+
+
+def _same_entries(items: Any, kept: list[Any]) -> bool:
+    return len(items) == len(kept) and all(map(operator.is_, items, kept))
+
+
 _PINNED: WeakKeyDictionary[nn.Module, dict[Any, dict[int, StorageWeakRef]]] = WeakKeyDictionary()
 
 
@@ -201,7 +260,7 @@ def _pinned(holders: tuple[Any, ...], functions: list[types.FunctionType]) -> Co
                 continue
             seen.add(id(function))
             for name in _names(function.__code__):
-                value = function.__globals__.get(name)
+                value: Any = function.__globals__.get(name)
                 if type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided:
                     reference = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
                     found[reference.cdata] = reference

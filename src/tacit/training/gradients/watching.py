@@ -50,8 +50,8 @@ _DERIVING = {"grad", "backward", "requires_grad_", "jacobian", "hessian"}
 
 
 @dataclass
-class Seen:
-    """Shapes of the calls of each watched layer, and what was done outside of them.
+class WatchedPass:
+    """What was observed of one pass of a tiny batch: shapes of layer calls, and operations outside of layers.
 
     ``alone``: parameters used where no layer with a rule answers for them; ``direct``: those used there in
     ways that are not understood; ``uses``: the ways that are. ``moved``: operations after which rows need
@@ -70,7 +70,7 @@ class Seen:
 class Watching(TorchFunctionMode):
     """Notes, within, what is done with the parameters and with what comes from the data."""
 
-    def __init__(self, parameters: set[int], seen: Seen, examples: int, data: Any) -> None:
+    def __init__(self, parameters: set[int], seen: WatchedPass, examples: int, data: Any) -> None:
         super().__init__()
         self.seen, self.examples = seen, examples
         self.behind = {each: frozenset({each}) for each in parameters}

@@ -1,4 +1,4 @@
-"""Routes are tried out before they are used: what is said to be one example's must be that example's alone.
+"""Routes are tried before they are used: a row of a layer's gradient must come from one example alone.
 
 What a model does with its rows can be followed only so far; there are always ways to move them that
 nobody thought of. So routes are tried on a batch like the one at hand, its numbers a little shaken and
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.training.batches import tree
 from tacit.training.gradients.fallback import Loss
-from tacit.training.gradients.layers import Piece, Weights
+from tacit.training.gradients.pieces import Piece, Weights
 from tacit.training.gradients.routes import Parts, Routes
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import guarded
