@@ -11,15 +11,14 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.lazy import LazyGroup
-from tacit.cli.wording import told
-from tacit.errors import TacitError
+from tacit import errors
+from tacit.cli import lazy, wording
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="tacit",
-    cls=LazyGroup,
+    cls=lazy.LazyGroup,
     help="Differential privacy: plan what to spend, ask private data, fit models, and keep the ledger.",
     no_args_is_help=True,
     add_completion=False,
@@ -51,8 +50,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app()
-    except TacitError as error:
-        print(told(error), file=sys.stderr)
+    except errors.TacitError as error:
+        print(wording.told(error), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -14,6 +14,7 @@ from tacit.cli import options, spending
 from tacit.cli.common import described, say
 from tacit.cli.inspect import tested
 from tacit.errors import InvalidValue
+from tacit.estimators.registry import ESTIMATORS
 
 __all__ = ["fit"]
 
@@ -22,7 +23,7 @@ def fit(
     source: options.Source,
     schema: options.SchemaFile,
     target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
-    model: Annotated[str, typer.Option(help="logistic, svc, linear or ridge.", show_default=False)],
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
     ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],
@@ -72,8 +73,8 @@ def fit(
     """Fit a private model to a file, and pay for it from a ledger.
 
     The schema says what is public: categories become one feature each, numbers
-    are scaled by their bounds, and the classes of the target are its declared
-    categories (logistic, svc); for linear and ridge the target has bounds.
+    are scaled by their bounds. The target of a classifier has declared
+    categories, which are its classes; that of a regression has bounds.
 
     The ledger is charged before a row is read. With --dry-run nothing is
     charged, read or written, and the exit code is 2 if the budget would not

@@ -179,7 +179,7 @@ def plan_fit(
         estimator = ESTIMATORS[name](
             epsilon=epsilon, delta=delta, relation=str(payment.relation), rows_per_unit=payment.unit.rows,
             ledger=payment.ledger, label=told, random_state=random_state,
-            **_declared(name, ESTIMATORS[name], maker), **_chosen(name, ESTIMATORS[name], chosen),
+            **_declared(name, maker), **_chosen(name, ESTIMATORS[name], chosen),
         )  # fmt: skip
         trial = None
         if test is not None:
@@ -204,8 +204,9 @@ def fit(job: FitJob) -> Fitted:
     """Fit a private model to a file of private rows: charge, then read.
 
     ``source`` is a CSV or Parquet file, or a pattern of several; ``schema`` says what is public about it:
-    categories become one feature each, numbers are scaled by their bounds. ``model`` is ``"logistic"`` or
-    ``"svc"`` for a target with declared categories, ``"linear"`` or ``"ridge"`` for one with bounds.
+    categories become one feature each, numbers are scaled by their bounds. ``model`` is a
+    name of :data:`tacit.estimators.ESTIMATORS`: a classifier for a target with declared categories, a
+    regression for one with bounds.
     ``interval_share`` is the part of ε that buys intervals of the coefficients, and ``buy_population`` buys
     the number of rows where it is not public. The model is written to ``out``, if that is given.
 
@@ -228,18 +229,22 @@ def _chosen(name: str, kind: type[PrivateEstimator], given: Mapping[str, Any]) -
     return {option: value for option, value in found.items() if option in known}
 
 
-def _declared(name: str, kind: type[PrivateEstimator], maker: Preprocessor) -> dict[str, Any]:
+def _declared(name: str, maker: Preprocessor) -> dict[str, Any]:
     """What the schema declares of the target: classes for a classifier, bounds for a regressor."""
     from sklearn.base import is_classifier
 
+    from tacit.estimators.registry import ESTIMATORS
+
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
-    if is_classifier(kind()):
+    classifiers = [other for other, each in ESTIMATORS.items() if is_classifier(each())]
+    if name in classifiers:
         if maker.classes is None:
-            advice = "Declare its categories in the schema, or fit a linear or ridge model to a number."
+            regressions = " or ".join(other for other in ESTIMATORS if other not in classifiers)
+            advice = f"Declare its categories in the schema, or fit a {regressions} model to a number."
             raise InvalidValue(target, column.type, f"declared with categories, for {name}", advice)
         return {"classes": list(maker.classes)}
     if maker.target_bounds is None:
-        advice = "Declare its bounds in the schema, or fit a logistic or svc model to categories."
+        advice = f"Declare its bounds in the schema, or fit a {' or '.join(classifiers)} model to categories."
         raise InvalidValue(target, column.type, f"a number with declared bounds, for {name}", advice)
     return {"target_bounds": maker.target_bounds}
 
