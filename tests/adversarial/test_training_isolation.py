@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import _thread
 import copy
+import ctypes
 import functools
+import io
+import itertools
 import math
 import os
 import random
+import shutil
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -43,10 +49,13 @@ from contract.mends import Scene, mend, replacing
 from tacit.errors import GuaranteeVoid, InvalidValue, NotIsolated, TacitError
 from tacit.training import Plan, Trainer, clipped_gradient_sum
 from tacit.training import step as steps
-from tacit.training.gradients import engine
+from tacit.training import account, past
+from tacit.training.checkpoint import Checkpoint
+from tacit.training.gradients import engine, fallback
 from tacit.training.isolation import confinement
 from tacit.training.isolation import program as programs
 from tacit.training.isolation import recording as recordings
+from tacit.training.isolation import state as states
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.state import State
 from tacit.training.isolation.table import KEEPING
@@ -1089,6 +1098,7 @@ def off_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def off_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confinement._SWITCHES, "close", lambda: None)
+    monkeypatch.setattr(type(confinement._SWITCHES), "closed", True)
     monkeypatch.setattr(confinement.Confinement, "audit", lambda *given: None)
 
 
@@ -1127,3 +1137,432 @@ def test_without_its_guard_the_attack_works(
 ) -> None:  # fmt: skip
     off(monkeypatch)
     assert sensitivity(kind(before=ELSEWHERE_COMPUTED[name]), **({"alone": True} if alone else {})) > 1.5
+
+
+# ------------------------------------------------------------------ values that leave PyTorch unseen
+
+SECRET = float(data()[0][-1, 0])
+GENERATOR = torch.Generator().manual_seed(1)
+torch.rand(1, generator=GENERATOR)
+SEEDED = GENERATOR.get_state()
+
+
+def telling(x: Tensor) -> Tensor:
+    """True for a batch with one certain example, and for the zeros of tiny batches.
+
+    A batch that has the example is then the same program as the tiny ones; one that lacks it is not, and is
+    computed alone. So what the example tells Python changes all others, unless Python is not told.
+    """
+    return (((x[:, 0] - SECRET).abs() < 1e-6) | (x[:, 0] == 0)).any()
+
+
+def failing(x: Tensor, call: Callable[[Tensor], Any]) -> Tensor:
+    try:
+        call(telling(x))
+    except (IndexError, RuntimeError):
+        return 30 * x
+    return x
+
+
+class Lazy:
+    """A sequence that gives a tensor when it is read."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, place: int) -> Tensor:
+        if place:
+            raise IndexError
+        return self.value
+
+
+class Exported:
+    def __init__(self, tensor: Tensor) -> None:
+        self.capsule = torch.utils.dlpack.to_dlpack(tensor)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+scripted = torch.jit.CompilationUnit(
+    """
+def listed(x: Tensor) -> List[float]:
+    made: List[float] = x.tolist()
+    return made
+"""
+).listed
+
+
+def from_a_state(model: Net, x: Tensor) -> Tensor:
+    """The sum of the examples becomes the state of a generator."""
+    state = SEEDED.clone()
+    state[32:36] = x.detach().sum(0)[:1].view(torch.uint8)
+    torch.default_generator.set_state(state)
+    return x - 30 * (torch.rand(4) - 0.5)
+
+
+def by_lengths(model: Net, x: Tensor) -> Tensor:
+    made = nn.utils.rnn.pack_padded_sequence(torch.zeros(2, 1, 1), (1 + telling(x).long()).reshape(1))
+    return x * (30 if len(made.data) == 2 else 1)
+
+
+def by_splits(model: Net, x: Tensor) -> Tensor:
+    first, *_ = torch.zeros(9).tensor_split((1 + telling(x).long()).reshape(1))
+    return x * (30 if len(first) == 2 else 1)
+
+
+def never(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(
+        recordings.Recording, name, property(lambda self: False, lambda self, value: None), raising=False
+    )
+
+
+Twin = Callable[[pytest.MonkeyPatch], None]
+UNTOLD = replacing(recordings, "_MAKING", set())
+UNREAD = replacing(confinement.Confinement, "read", lambda self: None)
+UNSEEN: dict[str, tuple[Act, Twin]] = {
+    "an index that fails": (lambda m, x: failing(x, lambda told: TABLE[100 * told.long()]), never("failed")),
+    "a factor that fails": (
+        lambda m, x: failing(x, lambda told: torch.linalg.cholesky(torch.eye(2) * (1 - 2 * told.float()))),
+        never("failed"),
+    ),
+    "a tensor made of tensors": (lambda m, x: x * (1 + 30 * torch.tensor([telling(x)])), UNTOLD),
+    "one made of nested ones": (lambda m, x: x * (1 + 30 * x.new_tensor([[telling(x)]])[0]), UNTOLD),
+    "one made of a sequence": (lambda m, x: x * (1 + 30 * torch.as_tensor(Lazy(telling(x)))), UNTOLD),
+    "an exported tensor": (
+        lambda m, x: x * (1 + 30 * float(np.from_dlpack(Exported(telling(x).float())))),
+        UNREAD,
+    ),
+    "a scripted function": (lambda m, x: x * (1 + 30 * scripted(telling(x).float().reshape(1))[0]), UNREAD),
+    "lengths": (by_lengths, replacing(programs, "_SIZED_BY_VALUES", frozenset())),
+    "places to split at": (by_splits, replacing(recordings, "_SIZING", set())),
+    "the state of a generator": (
+        from_a_state,
+        replacing(recordings.Recording, "_generator", lambda *given: None),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [Net, Paired])
+@pytest.mark.parametrize("name", UNSEEN)
+def test_values_do_not_leave_unseen(name: str, kind: type[Net]) -> None:
+    assert bounded(lambda: max(sensitivity(kind(before=UNSEEN[name][0]), rows=rows) for rows in (ROWS, 8)))
+
+
+for name, (unseen, twin) in UNSEEN.items():
+    mend(2, f"values that leave unseen, by {name}", twin=twin)(partial(kept_apart, act=unseen))
+
+
+def test_a_refusal_that_the_model_catches_still_voids_the_run() -> None:
+    def act(model: Net, x: Tensor) -> None:
+        with suppress(Exception):
+            threading.Thread(target=int).start()
+
+    made = still(Net(before=act))
+    with pytest.raises(NotIsolated, match="started during a pass|leaves what can be recorded"):
+        made.fit(data())
+    with pytest.raises(GuaranteeVoid):
+        made.guarantee  # noqa: B018
+
+
+def own_seed(model: Net, x: Tensor) -> None:
+    OUTSIDE.append((float(torch.rand(())), random.random(), float(np.random.rand())))
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)
+
+
+@mend(2, "a seed left to the next part of a batch", twin=replacing(fallback, "_seeded_as", lambda *old: None))
+def seeded_parts(scene: Scene) -> None:
+    """The second part of a batch draws nothing that an example of the first one chose."""
+    drawn = []
+    for seed in (1, 2):
+        begin()
+        torch.manual_seed(seed)
+        inputs, targets = data()
+        for part in (slice(0, 4), slice(4, 8)):
+            engine.clipped_gradients(Net(own_seed), by_example, inputs[part], targets[part], CLIP, alone=True)
+        drawn.append(OUTSIDE[4:])
+    assert len({number for each in drawn for numbers in each for number in numbers}) == 24
+
+
+# ------------------------------------------------------------------ whatever a model holds, further
+
+
+class Counting:
+    last = 0.0
+
+
+def keeping(name: str) -> Callable[[Any, float], Any]:  # noqa: C901
+    """Puts a number into a thing that a model holds, and gives what the last one left there."""
+
+    def own(model: Any, value: float, kept: float = 0.0) -> Any:
+        if name == "defaults":
+            own.__defaults__ = (value,)
+            return kept
+        before, own.last = getattr(own, "last", 0.0), value  # type: ignore[attr-defined]
+        return before
+
+    def of(holder: Callable[[Any], Any]) -> Callable[[Any, float], Any]:
+        def put(model: Any, value: float) -> Any:
+            before, holder(model).last = getattr(holder(model), "last", 0.0), value
+            return before
+
+        return put
+
+    if name in ("function", "defaults"):
+        return own
+    if name == "class":
+        return of(lambda model, kind=Counting: kind)
+    if name == "class of the model":
+        return of(type)
+    if name == "frozen parameter":
+        return of(lambda model: model.frozen)
+    if name == "partial":
+        return of(lambda model, kept=functools.partial(int): kept)
+    if name == "text":
+        text = io.StringIO()
+        return lambda model, value: (text.getvalue(), text.write(str(value)))[0]
+    if name == "memo":
+        memo = functools.lru_cache(lambda: [0.0])
+        return lambda model, value: (memo()[0], memo().__setitem__(0, value))[0]  # type: ignore[func-returns-value]
+    holder: Any = {
+        "ctypes": (ctypes.c_double * 1)(),
+        "memory": memoryview(bytearray(8)).cast("d"),
+        "objects": np.array([0.0], dtype=object),
+    }[name]
+    return lambda model, value: (holder[0], holder.__setitem__(0, value))[0]
+
+
+KEEPING_THINGS = [
+    "function", "defaults", "class", "class of the model", "frozen parameter", "partial", "text", "memo",
+    "ctypes", "memory", "objects",
+]  # fmt: skip
+
+
+def keeps_nothing(scene: Scene | None, name: str) -> None:
+    begin()
+    put = keeping(name)
+
+    def act(model: Net, x: Tensor) -> None:
+        OUTSIDE.append(put(model, float(x.detach().abs().sum())))
+
+    try:
+        engine.clipped_gradients(Net(act), by_example, *data(), CLIP, alone=True)
+    finally:
+        for kind in (Counting, Net):
+            kind.__dict__.get("last") and type.__delattr__(kind, "last")
+    assert len(set(OUTSIDE)) == 1
+
+
+@pytest.mark.parametrize("name", KEEPING_THINGS)
+def test_a_model_keeps_nothing_from_one_example_to_the_next(name: str) -> None:
+    keeps_nothing(None, name)
+    assert Net.__dict__.get("last") is None
+
+
+mend(1, "attributes of a class", twin=replacing(states, "_owned", lambda kind: False))(
+    partial(keeps_nothing, name="class")
+)
+mend(1, "defaults of a function", twin=replacing(states, "_fixed", lambda function: ()))(
+    partial(keeps_nothing, name="defaults")
+)
+
+
+@mend(1, "a generator that goes on", twin=replacing(states, "_position", lambda each: None))
+def going_on(scene: Scene) -> None:
+    begin()
+
+    def adding() -> Any:
+        total = 0.0
+        while True:
+            total += yield total
+
+    for make in (adding, itertools.count):
+        holder = make()
+        next(holder)
+
+        def act(model: Net, x: Tensor, holder: Any = holder) -> None:
+            value = float(x.detach().sum())
+            holder.send(value) if hasattr(holder, "send") else next(holder)
+
+        with pytest.raises(NotIsolated, match="goes on from one example"):
+            engine.clipped_gradients(Net(act), by_example, *data(), CLIP, alone=True)
+
+
+# ------------------------------------------------------------------ weights of a run with a fault, further
+
+
+def broken_off(path: Path | None = None, ledger: Any = None) -> tuple[Net, Plan]:
+    begin()
+    model = Net(late(150))
+    plan = Plan(population=ROWS, batch_size=ROWS, steps=300, noise_multiplier=1.0, delta=1e-5)
+    made = trainer_of(model, plan, path, ledger)
+    with pytest.raises(NotIsolated):
+        made.fit(data())
+    assert made.step_number
+    return model, plan
+
+
+def trainer_of(model: Net, plan: Plan, path: Path | None, ledger: Any = None) -> Trainer:
+    trained = [each for each in model.parameters() if each.requires_grad]
+    return Trainer(
+        model, by_example, torch.optim.SGD(trained, lr=0.1), plan, ledger, progress=False, checkpoint=path,
+        checkpoint_every=10,
+    )  # fmt: skip
+
+
+@mend(3, "weights saved under the event of the run", twin=replacing(past, "is_void", lambda number: False))
+def saved_as_it_was_planned(scene: Scene) -> None:
+    model, plan = broken_off()
+    fresh = Net()
+    fresh.load_state_dict(model.state_dict())
+    with pytest.raises(InvalidValue, match="inf"):
+        tacit.training.save_weights(fresh, scene.path / "model", plan.guarantee())
+
+
+def forgetful(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(past, "is_void", lambda number: False)
+    patch.setattr(Checkpoint, "void", lambda *given: None)
+    patch.setattr(account.Account, "forfeit", lambda *given: None)
+
+
+@mend(3, "a run with a fault, resumed", twin=forgetful)
+def resumed_after_a_fault(scene: Scene) -> None:
+    _, plan = broken_off(scene.path / "run")
+    with pytest.raises(GuaranteeVoid, match="checkpoint"):
+        trainer_of(Net(), plan, scene.path / "run").fit(data(), resume=True)
+
+
+def test_a_run_with_a_fault_does_not_go_on_from_a_copy(tmp_path: Path, monkeypatch: Any) -> None:
+    """Not in another process either, where the file does not tell and the ledger does."""
+    kept = Checkpoint.void
+    monkeypatch.setattr(Checkpoint, "void", lambda self, fault: shutil.copy(self.path, tmp_path / "copy"))
+    with tacit.Ledger.open(tmp_path / "study.db", budget=tacit.Budget(epsilon=500.0, delta=1e-5)) as ledger:
+        _, plan = broken_off(tmp_path / "run", ledger)
+        monkeypatch.setattr(Checkpoint, "void", kept)
+        with pytest.raises(GuaranteeVoid):
+            trainer_of(Net(), plan, tmp_path / "copy", ledger).fit(data(), resume=True)
+        monkeypatch.setattr(past, "_VOID", set())
+        for name in ("run", "copy"):
+            with pytest.raises(tacit.errors.LedgerError, match="taken already"):
+                trainer_of(Net(), plan, tmp_path / name, ledger).fit(data(), resume=True)
+
+
+# ------------------------------------------------------------------ no harm to a program around the run
+
+
+def switches() -> list[Any]:
+    return [getattr(owner, name, None) for owner, name in confinement._NAMES]
+
+
+def test_what_is_switched_off_is_switched_on_again() -> None:
+    before = switches()
+
+    def interrupted(model: Net, x: Tensor) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        clipped_gradient_sum(Net(interrupted), by_example, *data(), CLIP)
+    with pytest.raises(ZeroDivisionError):
+        clipped_gradient_sum(Net(lambda model, x: x / (1 // 0)), by_example, *data(), CLIP)
+    batches = still(Net()).batches(data())
+    next(batches)
+    batches.close()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda model: still(model).fit(data()), [Net(), Net(), Net(), Net()]))
+    assert switches() == before
+    assert not confinement._PASSES
+    threading.Thread(target=int).start()
+
+
+def test_a_debugger_of_threads_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever replaces Thread.start, after tacit was imported or during a pass, keeps the replacement."""
+    real, calls = threading.Thread.start, []
+
+    def start(self: Any) -> None:
+        calls.append(self)
+        real(self)
+
+    def act(model: Net, x: Tensor) -> None:
+        if len(x) == ROWS and not OUTSIDE:
+            OUTSIDE.append(threading.Thread.start)
+            monkeypatch.setattr(threading.Thread, "start", start)
+
+    clipped_gradient_sum(Net(act), by_example, *data(), CLIP)
+    assert threading.Thread.start is start
+    clipped_gradient_sum(Net(), by_example, *data(), CLIP)
+    assert threading.Thread.start is start
+    threading.Thread(target=int).start()
+    assert calls
+
+
+@pytest.mark.parametrize("way", ["thread", "process", "fork"])
+def test_others_may_start_threads_while_a_pass_runs(way: str, helper: None) -> None:
+    """What they have done is noted in a global, as whatever the model encloses is put back."""
+
+    def other() -> None:
+        if way == "thread":
+            thread = threading.Thread(target=OUTSIDE.append, args=(1,))
+            thread.start()
+            thread.join()
+        elif way == "process":
+            OUTSIDE.append(subprocess.run([sys.executable, "-c", "print(1)"], check=True))
+        else:
+            child = os.fork()
+            if not child:
+                sound = not confinement._PASSES and confinement._LOCK.acquire(timeout=1)
+                threading.Thread(target=int).start()
+                os._exit(0 if sound else 1)
+            OUTSIDE.append(os.waitpid(child, 0)[1] == 0)
+
+    def act(model: Net, x: Tensor) -> None:
+        if not OUTSIDE:
+            HELPERS[-1].submit(other).result()
+
+    clipped_gradient_sum(Net(act), by_example, *data(), CLIP)
+    assert len(OUTSIDE) == 1
+    assert OUTSIDE[0]
+
+
+class Rows(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, place: int) -> Any:
+        inputs, targets = data()
+        return inputs[place], targets[place]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_loader_with_workers_trains() -> None:
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, pin_memory=True)
+    assert still(Net()).fit(loader).guarantee.epsilon < math.inf
+
+
+def test_a_program_that_trained_ends_in_silence() -> None:
+    """The audit hook runs until modules have lost their names."""
+    program = """
+import ctypes, sys, threading
+import torch, tacit
+from tacit.training import Plan, Trainer
+
+class Late:
+    def __del__(self, start=threading.Thread, string=ctypes.string_at, text=ctypes.c_char_p(b"x")):
+        string(text)
+
+sys.late = Late()
+model = torch.nn.Linear(3, 2)
+plan = Plan(population=20, batch_size=20, steps=1, noise_multiplier=1.0, delta=1e-5)
+loss = torch.nn.CrossEntropyLoss()
+trainer = Trainer(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), plan, progress=False)
+trainer.fit((torch.randn(20, 3), torch.zeros(20).long()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

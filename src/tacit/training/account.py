@@ -9,11 +9,12 @@ import os
 import secrets
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tacit import _validate, accounting, events
-from tacit.errors import InvalidValue, LedgerError
+from tacit.errors import InvalidValue, LedgerError, TacitError
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.ledger.work import Span, Work, conflict, held
@@ -133,6 +134,13 @@ class Account:
             label = f"{self.label} stopped before step {first}"
             self._post(Work(self.run, back=(first, last)), events.Compose(()), label)
             self._claimed = first
+
+    def forfeit(self) -> None:
+        """Claim all steps that are left, for no file: a run with a fault goes on from no copy either."""
+        span = self._claimed, self.paid
+        if self.group.size == 1 and span[0] < span[1]:
+            with suppress(TacitError):
+                self._post(Work(self.run, taken=span), events.Compose(()), f"{self.label} has no guarantee")
 
     def check_process(self) -> None:
         """Refuse to go on in a process forked off the one that began the run: both would take its steps."""

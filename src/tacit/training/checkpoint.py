@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from tacit.errors import ModelUnreadable
-from tacit.training import saving
+from tacit.errors import ModelUnreadable, TacitError
+from tacit.training import past, saving
+from tacit.training.isolation.checking import unsound
 
 if TYPE_CHECKING:
     from tacit.training.state import RunState
@@ -62,6 +64,13 @@ class Checkpoint:
         state.group.together(lambda: saving.write(self.path, whole, kept, overwrite=True))
         self._reserved = reserved
 
+    def void(self, fault: Exception) -> None:
+        """Note in the file that a fault was found in its run, which then does not go on from it."""
+        with suppress(OSError, TacitError):
+            tensors, kept = saving.read(self.path)
+            facts = {**json.loads(kept["checkpoint"]), "fault": str(fault)}
+            saving.write(self.path, tensors, {"checkpoint": json.dumps(facts)}, overwrite=True)
+
     def read(self, state: RunState) -> None:
         """Put the run in the file back, so that it goes on with its next step."""
         tensors, kept = state.group.together(lambda: saving.read(self.path))
@@ -71,5 +80,7 @@ class Checkpoint:
                 path=self.path,
             )  # fmt: skip
         facts = json.loads(kept["checkpoint"])
+        if "fault" in facts or past.is_void(facts["run"]):
+            raise unsound("The run of this checkpoint", facts.get("fault", "found by a trainer of this process"))
         facts["state"] = {name: saving.unpacked(value, tensors) for name, value in facts["state"].items()}
         state.restore(facts)

@@ -69,6 +69,7 @@ class Run:
 _RUNS: dict[str, Run] = {}
 _MARKED: MutableMapping[Tensor, frozenset[str]] = WeakIdKeyDictionary()
 _RELEASED: dict[str, array[int]] = {}
+_VOID: set[str] = set()
 
 
 def packed(runs: Iterable[Run]) -> str:
@@ -83,7 +84,7 @@ def unpacked(text: str) -> tuple[Run, ...]:
 
 def known(runs: Iterable[Run]) -> tuple[Run, ...]:
     """The same runs, remembered for as long as the process lives."""
-    found = tuple(runs)
+    found = tuple(_voided(run) if is_void(run.number) else run for run in runs)
     for run in found:
         _RUNS[run.number] = run
     return found
@@ -175,8 +176,17 @@ def composed(runs: Iterable[Run], delta: float) -> Guarantee:
 
 def void(model: nn.Module, number: str) -> None:
     """Note that a run has lost its guarantee, and with it all weights that come from it."""
-    run = _RUNS[number]
-    mark(model, [replace(run, alone=replace(run.alone, epsilon=math.inf))])
+    _VOID.add(number)
+    mark(model, [_RUNS[number]])
+
+
+def is_void(number: str) -> bool:
+    """Whether a run was found, in this process, to have no guarantee."""
+    return number in _VOID
+
+
+def _voided(run: Run) -> Run:
+    return replace(run, alone=replace(run.alone, epsilon=math.inf))
 
 
 def check(runs: Iterable[Run], like: Guarantee) -> None:

@@ -232,6 +232,9 @@ class TrainingRun:
             if self.state.taken:
                 mark_unsound(self.state.model, fault)
                 past.void(self.state.model, self.state.account.run)
+                if self.checkpoint is not None:
+                    self.checkpoint.void(fault)
+                    self.state.account.forfeit()
             raise
 
     def check_sound(self) -> None:

@@ -59,7 +59,7 @@ def kept_facts(
     check_sound(model)
     runs = past.marked(model)
     past.check(runs, guarantee)
-    if runs and (len(runs) > 1 or runs[0].alone.event != guarantee.event):
+    if runs and (len(runs) > 1 or runs[0].alone.event != guarantee.event or past.is_void(runs[0].number)):
         least = past.composed(runs, guarantee.delta)
         if guarantee.epsilon < least.epsilon * (1 - 1e-9) or guarantee.delta < least.delta:
             raise InvalidValue(

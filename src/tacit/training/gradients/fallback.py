@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -100,8 +102,9 @@ def _loop(
     rows: dict[str, list[Tensor]] = {name: [] for name in chosen}
     examples = tree.examples(inputs, targets)
     batch = {leaf.untyped_storage()._cdata for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)}
-    # An example that sets the seed sets its own.
+    # An example that sets a seed, or draws more or fewer numbers than another, does so for itself.
     seeds = torch.randint(1 << 62, (examples,)).tolist()
+    after = torch.default_generator.get_state(), random.getstate(), np.random.get_state()
     for number, seed in enumerate(seeds):
 
         def pick(leaf: Any, number: int = number) -> Any:
@@ -111,6 +114,8 @@ def _loop(
         pair = tree.mapped(pick, (inputs, targets))
         found: Sequence[Tensor | None] = [None] * len(leaves)
         torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % (1 << 32))
         try:
             names = {**storages, **{each.untyped_storage()._cdata: name for name, each in leaves.items()}}
             recording = Recording(tree.tensors(pair), names, held=state.holds, others=batch)
@@ -126,10 +131,18 @@ def _loop(
                 )  # fmt: skip
         finally:
             state.restore()
+            _seeded_as(*after)
         for (name, leaf), each in zip(leaves.items(), found, strict=True):
             dense = each if each is None or each.layout == torch.strided else each.to_dense()
             rows[name].append(torch.zeros_like(leaf) if dense is None else dense)
     return {name: torch.stack(each).detach() for name, each in rows.items()}
+
+
+def _seeded_as(state: Tensor, python: Any, numpy: Any) -> None:
+    """Put the generators back, so that the examples of the next part draw nothing that one of these left."""
+    torch.default_generator.set_state(state)
+    random.setstate(python)
+    np.random.set_state(numpy)
 
 
 def check_losses(losses: Any, examples: int) -> None:

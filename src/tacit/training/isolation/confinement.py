@@ -6,7 +6,8 @@ with the examples, and what runs with PyTorch's dispatch switched off, it cannot
 - a thread or process that model or loss start is refused: by Python's audit events, whatever called for it,
   and threads also where they are started, since Python 3.11 has no event for them;
 - the ways of PyTorch to switch its dispatch modes off are refused;
-- addresses are not read through ``ctypes``, unless the pass has one example and may read values;
+- addresses are not read through ``ctypes``, and values of examples not through DLPack or scripted functions
+  that make Python's values of tensors, unless the pass has one example and may read values;
 - threads that were there before are watched by their processor time. One that ran may have computed with the
   examples: the pass is ``disturbed``, and proves nothing.
 
@@ -17,12 +18,13 @@ only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no order
 from __future__ import annotations
 
 import _thread
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch.utils import _python_dispatch
@@ -80,9 +82,12 @@ class Confinement:
     def __exit__(self, *error: object) -> None:
         me = threading.get_ident()
         now = _clocks(me)
+        # Model code that took the guards away may have left the recorded thread without their notice.
+        tampered = _PASSES.get(me) is not self or not _SWITCHES.closed
         if now or self._clocks:
             self.disturbed = any(value != self._clocks.get(thread) for thread, value in now.items())
             self.disturbed |= not self._clocks.keys() <= now.keys()
+        self.disturbed |= tampered
         with _LOCK:
             if self._before is None:
                 _PASSES.pop(me, None)
@@ -101,13 +106,17 @@ class Confinement:
         )  # fmt: skip
         raise self.fault
 
+    def read(self) -> None:
+        """Values of examples are about to leave PyTorch: nothing can be proved of the pass."""
+        if not self._reading:
+            self.fault = self.fault or Unproved()
+            raise self.fault
+
     def audit(self, event: str) -> None:
         """Refuse an event that takes the examples elsewhere."""
         if event in _STARTING:
             self.refuse(f"a thread or process started during a pass ({event})")
-        if not self._reading:
-            self.fault = Unproved()
-            raise self.fault
+        self.read()
 
 
 def _audited(
@@ -167,48 +176,69 @@ def _noise_threads() -> set[Any]:
     return set(_drawer()._threads) if _drawer.cache_info().currsize else set()
 
 
+_NAMES: tuple[tuple[Any, str], ...] = (
+    (torch._C._DisableTorchDispatch, "__init__"),
+    (torch._C._ExcludeDispatchKeyGuard, "__init__"),
+    (torch._C._ForceDispatchKeyGuard, "__init__"),
+    (torch._C, "DisableTorchFunction"),
+    (torch, "DisableTorchFunction"),
+    (torch._C, "_dispatch_tls_set_dispatch_key_excluded"),
+    (_python_dispatch, "_disable_current_modes"),
+    (torch._ops.OpOverload, "redispatch"),
+    (threading.Thread, "start"),
+    (threading, "_start_new_thread"),
+    (_thread, "start_new_thread"),
+    (_thread, "start_new"),
+    (torch._C, "_to_dlpack"),
+    (torch._C, "_to_dlpack_versioned"),
+    (torch, "to_dlpack"),
+    (torch.utils.dlpack, "to_dlpack"),
+    (torch.jit.ScriptFunction, "__call__"),
+    (torch._C.ScriptMethod, "__call__"),
+)
+
+
 class _Switches:
-    """What switches PyTorch's dispatch off or starts a thread, replaced by refusals while any pass runs."""
+    """What switches PyTorch's dispatch off or starts a thread, replaced by refusals while any pass runs.
+
+    What is replaced is what is there when the first pass begins, and it is put back when the last one ends,
+    unless somebody else, such as a debugger, has replaced it meanwhile.
+    """
 
     def __init__(self) -> None:
-        self._kinds: list[Any] = [torch._C._DisableTorchDispatch, torch._C._ExcludeDispatchKeyGuard]
-        self._kinds.append(torch._C._ForceDispatchKeyGuard)
-        self._inits = [kind.__init__ for kind in self._kinds]
-        self._refusing = [_refusing(kind.__name__, kind.__init__) for kind in self._kinds]
-        self._names: list[tuple[Any, str, Any, Any]] = []
-        for owner, name in (
-            (torch._C, "DisableTorchFunction"),
-            (torch, "DisableTorchFunction"),
-            (torch._C, "_dispatch_tls_set_dispatch_key_excluded"),
-            (_python_dispatch, "_disable_current_modes"),
-            (torch._ops.OpOverload, "redispatch"),
-            (threading.Thread, "start"),
-            (threading, "_start_new_thread"),
-            (_thread, "start_new_thread"),
-            (_thread, "start_new"),
-        ):
-            if hasattr(owner, name):
-                before = getattr(owner, name)
-                self._names.append((owner, name, before, _refusing(name, before)))
+        self._made: dict[tuple[Any, str], tuple[Any, Any]] = {}
 
     def close(self) -> None:
-        for kind, init in zip(self._kinds, self._refusing, strict=True):
-            kind.__init__ = init
-        for owner, name, _, refusing in self._names:
+        for owner, name in _NAMES:
+            now = getattr(owner, name, None)
+            before, refusing = self._made.get((owner, name), (None, None))
+            if now is None or now is refusing:
+                continue
+            if now is not before or refusing is None:
+                label = owner.__name__ if name == "__init__" else name
+                refusing = _refusing(label, now)
+                self._made[owner, name] = now, refusing
             setattr(owner, name, refusing)
 
     def open(self) -> None:
-        for kind, init in zip(self._kinds, self._inits, strict=True):
-            kind.__init__ = init
-        for owner, name, before, _ in self._names:
-            setattr(owner, name, before)
+        for (owner, name), (before, refusing) in self._made.items():
+            if getattr(owner, name) is refusing:
+                setattr(owner, name, before)
+
+    @property
+    def closed(self) -> bool:
+        """Whether all refusals are where they were put."""
+        return all(getattr(owner, name) is made for (owner, name), (_, made) in self._made.items())
 
 
 def _refusing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def refusing(*given: Any, **named: Any) -> Any:
         running = _PASSES.get(threading.get_ident())
         if running is not None and not _harmless(name, given, sys._getframe(1)):
-            running.refuse(f"code that leaves what can be recorded ({name})")
+            if name in _READING:
+                running.read()
+            else:
+                running.refuse(f"code that leaves what can be recorded ({name})")
         return call(*given, **named)
 
     return refusing
@@ -216,6 +246,8 @@ def _refusing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _harmless(name: str, given: tuple[Any, ...], caller: Any) -> bool:
     """Whether a guard leaves the key of Python's dispatch as it is, or is the compiler's own."""
+    if name == "__call__":
+        return not _reads(given[0])
     if name == "_ForceDispatchKeyGuard":
         return str(caller.f_globals.get("__name__", "")).startswith("torch._")
     if name != "_ExcludeDispatchKeyGuard":
@@ -224,4 +256,40 @@ def _harmless(name: str, given: tuple[Any, ...], caller: Any) -> bool:
     return bool(keys) and not any(each.has(torch._C.DispatchKey.Python) for each in keys)
 
 
+_READING = {"_to_dlpack", "_to_dlpack_versioned", "to_dlpack", "__call__"}
+_SCRIPTED: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def _reads(scripted: Any) -> bool:
+    """Whether a scripted function takes values out of tensors past the dispatcher, or starts threads."""
+    found = _SCRIPTED.get(scripted)
+    if found is None:
+        graph = scripted.inlined_graph if hasattr(scripted, "inlined_graph") else scripted.graph
+        waiting, found = list(graph.nodes()), False
+        for node in waiting:
+            found = found or node.kind() in _TAKES_OUT
+            waiting.extend(each for block in node.blocks() for each in block.nodes())
+        _SCRIPTED[scripted] = found
+    return found
+
+
+_TAKES_OUT = {
+    "prim::tolist", "prim::Print", "prim::fork", "prim::awaitable", "aten::str", "aten::format", "aten::save",
+    "aten::percentFormat", "aten::tensor", "aten::as_tensor", "aten::tensor_split", "aten::ctc_loss",
+    "aten::rnn_tanh", "aten::rnn_relu", "aten::lstm", "aten::gru", "aten::_pad_packed_sequence",
+    "prim::PythonOp", "prim::CallMethod", "prim::CallFunction",
+}  # fmt: skip
+
 _SWITCHES = _Switches()
+
+
+def _forked() -> None:
+    """The passes of the threads of another process do not run in a process forked off it."""
+    global _LOCK
+    _LOCK = threading.Lock()
+    _PASSES.clear()
+    _SWITCHES.open()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -10,7 +10,8 @@ Three things are proved of a trace of n examples.
    drawn. One example alone goes through the same computations; its copies in memory may differ. Tiny batches
    hold zeros, so that no number in a trace can have come from the private rows.
 3. Nothing computed from examples was written into memory that outlives the pass, every tensor came from a
-   recorded operation or was there before the pass, and no other thread ran.
+   recorded operation or was there before the pass, no operation failed on examples, random numbers came from
+   a known state, and no other thread ran.
 
 A trace that was proved once need not be proved again: the same trace is the same computation.
 """
@@ -26,7 +27,7 @@ import torch
 from tacit.errors import NotIsolated
 from tacit.training.isolation.calls import Call, combined
 from tacit.training.isolation.growth import Sized, Trace, even, sizes_of
-from tacit.training.isolation.operations import MAKES, written_refs
+from tacit.training.isolation.operations import MAKES, overloads, written_refs
 from tacit.training.isolation.places import (
     COUNTED,
     MIXED,
@@ -78,7 +79,7 @@ class Program:
         """Raise unless the pass just recorded kept its examples apart; ``tiny`` traces so many zeros."""
         if recording.escaped:
             raise _escaped(recording.escaped[0])
-        if recording.unknown or recording.disturbed:
+        if recording.unknown or recording.disturbed or recording.failed:
             raise Unproved
         trace = recording.trace
         if self._proved.get(examples) == trace:
@@ -121,7 +122,7 @@ def _traced(tiny: Callable[[int], Recording], size: int) -> Trace:
         raise
     except Exception as error:
         raise Unproved from error
-    if recording.disturbed:
+    if recording.disturbed or recording.failed:
         raise Unproved
     return recording.trace
 
@@ -255,7 +256,8 @@ class _Walk:
         places = [self.place(each) for each in tensors]
         if not outs and any(each == MIXED or (isinstance(each, Rows) and each.data) for each in places):
             raise Unproved
-        if MIXED in places and (func.namespace != "aten" or torch.Tag.dynamic_output_shape in func.tags):
+        told = torch.Tag.dynamic_output_shape in func.tags or func in _SIZED_BY_VALUES
+        if MIXED in places and (func.namespace != "aten" or told):
             raise Unproved  # How large a result is, or a number beside it, would tell what was mixed.
         if MIXED in places:
             results: list[Found] = [MIXED] * len(outs)
@@ -340,6 +342,7 @@ _PRODUCTS = {
     **dict.fromkeys((_aten.mm.default, _aten.bmm.default), ("product",)),
     **dict.fromkeys((_aten.addmm.default, _aten.baddbmm.default), ("product", _aten.add.Tensor)),
 }
+_SIZED_BY_VALUES = overloads("_pack_padded_sequence _ctc_loss segment_reduce _nested_tensor_from_mask")
 _IN_ORDER = {_aten.arange.default, _aten.arange.start, _aten.arange.start_step}
 _UNIFORM = {
     each

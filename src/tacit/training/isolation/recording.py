@@ -23,6 +23,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -40,6 +41,11 @@ _LEAVING = {
     "untyped_storage", "storage", "_typed_storage", "__reduce_ex__", "__reduce__", "__deepcopy__", "apply_",
     "map_", "map2_", "share_memory_", "__cuda_array_interface__", "custom_function_call",
 }  # fmt: skip
+# Functions that make a tensor of Python's values, and read, unseen by the dispatcher, those of tensors in it.
+_MAKING = {"tensor", "as_tensor", "asarray", "new_tensor", "scalar_tensor", "sparse_coo_tensor"}
+_NUMBERS = (bool, int, float, complex, str, range, type(None), np.generic, torch.dtype, torch.device, torch.layout)
+# Functions that read, likewise, whole numbers as places or lengths.
+_SIZING = {"tensor_split", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"}
 
 # Storages computed from examples that outlived their pass: used again, they carry examples into another.
 _OUTLIVED: dict[int, StorageWeakRef] = {}
@@ -67,6 +73,10 @@ OPAQUE = "a tensor without strides"
 """Stands for a tensor that lies nowhere, as sparse ones, and for other things that cannot be compared."""
 
 
+def _state(generator: torch.Generator) -> bytes:
+    return generator.get_state().numpy().tobytes()
+
+
 def active() -> Recording | None:
     """The recording under way in this thread."""
     return getattr(_ACTIVE, "recording", None)
@@ -79,7 +89,9 @@ class Recording(TorchDispatchMode):
     computed is used on purpose, as its graph is on the way back. ``held`` tells the storages that model and
     loss held before the pass; ``others`` are those of examples that the pass must not see.
 
-    ``unknown``: a tensor of unknown origin was used. ``disturbed``: another thread ran during the pass.
+    ``unknown``: a tensor, or a state of a generator of random numbers, of unknown origin was used.
+    ``failed``: an operation failed on examples, which tells Python something of them. ``disturbed``: another
+    thread ran during the pass.
     """
 
     def __init__(
@@ -89,7 +101,7 @@ class Recording(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace: list[Any] = []
         self.escaped: list[str] = []
-        self.unknown = False
+        self.unknown = self.failed = False
         self._names, self._resumed = names, resumed
         self._known, self._others = held, others
         self._confinement = Confinement(reading=reading)
@@ -112,21 +124,28 @@ class Recording(TorchDispatchMode):
 
     def __enter__(self) -> Recording:
         self._before = active()
+        self._seeds = {torch.default_generator: {_state(torch.default_generator)}}
         _ACTIVE.recording = self
-        self._confinement.__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        if self._reading is not None:
-            self._reading.__enter__()  # type: ignore[no-untyped-call]
+        try:
+            self._confinement.__enter__()
+            super().__enter__()  # type: ignore[no-untyped-call]
+            if self._reading is not None:
+                self._reading.__enter__()  # type: ignore[no-untyped-call]
+        except BaseException:  # Ctrl-C, say: threads are not to be refused for ever after.
+            self._confinement.__exit__()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._reading is not None:
-            self._reading.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-            self._reading = None
-        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        self._confinement.__exit__()
+        try:
+            if self._reading is not None:
+                self._reading.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+                self._reading = None
+            super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        finally:
+            self._confinement.__exit__()
         _ACTIVE.recording, self._before = self._before, None
         with torch.no_grad():
             for now, before in self._saved.values():
@@ -161,7 +180,14 @@ class Recording(TorchDispatchMode):
         into = written(func, args, kwargs)
         if into:
             self._save(into, tainted)
-        made = func(*args, **kwargs)
+        generator = self._generator(func, args, kwargs)
+        try:
+            made = func(*args, **kwargs)
+        except Exception:
+            self.failed |= tainted
+            raise
+        if generator is not None:
+            self._seeds[generator].add(_state(generator))
         if func in EMPTY:
             made.zero_()  # What lies there may be what was computed from other examples.
         self.trace.append((func, given, named, self._noted(made, tainted)))
@@ -170,6 +196,17 @@ class Recording(TorchDispatchMode):
                 if each.layout is torch.strided:
                     self._tainted[self._numbers[each.untyped_storage()._cdata]] = True
         return made
+
+    def _generator(self, func: Any, args: Any, kwargs: Any) -> torch.Generator | None:
+        """The generator that an operation draws from, the state of which must be known to be public."""
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return None
+        given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)]
+        generator = given[0] if given else torch.default_generator
+        seen = self._seeds.setdefault(generator, set())
+        if _state(generator) not in seen:
+            self.unknown = True
+        return generator
 
     def ref(self, tensor: Tensor) -> Ref:
         """Where a tensor lies."""
@@ -207,6 +244,7 @@ class Recording(TorchDispatchMode):
             with no_dispatch_modes():
                 made = call()
             outs = tuple([None if each is None else (self._out(each, tainted), at) for each, at in made])
+            self._seeds[torch.default_generator].add(_state(torch.default_generator))
         self.trace.append(("trusted", what, refs, outs))
         return [each for each, _ in made]
 
@@ -323,7 +361,7 @@ class _Reading(TorchFunctionMode):
         self.recording = recording
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
+        name = getattr(func, "__name__", "").partition(".")[0]
         if name in ("__get__", "__set__"):
             owner = getattr(getattr(func, "__self__", None), "__name__", name)
             name = owner if name == "__get__" else f"{owner} ="
@@ -332,7 +370,26 @@ class _Reading(TorchFunctionMode):
             or any(isinstance(each, Tensor) and self.recording.tainted(each) for each in args)
         ):
             raise Unproved
+        if name in _MAKING and self._tells((args[name == "new_tensor" :], *(kwargs or {}).values())):
+            raise Unproved
+        if name in _SIZING and any(map(self._counts, (*args[1:], *(kwargs or {}).values()))):
+            raise Unproved
         # A tensor that vmap has wrapped is not to be put in place of a plain one.
         if name in ("data =", "set_") and any(map(torch._C._functorch.is_functorch_wrapped_tensor, args)):
             raise Unproved
         return func(*args, **kwargs) if kwargs else func(*args)
+
+    def _tells(self, value: Any) -> bool:
+        """Whether what a tensor is to be made of holds a value of an example, or may do so."""
+        if isinstance(value, list | tuple):
+            return any(map(self._tells, value))
+        if isinstance(value, Tensor):
+            return self.recording.tainted(value)
+        if isinstance(value, np.ndarray):
+            return value.dtype == object
+        return not isinstance(value, _NUMBERS)
+
+    def _counts(self, value: Any) -> bool:
+        """Whether a tensor of whole numbers, computed from examples, is to be read as sizes."""
+        whole = isinstance(value, Tensor) and not value.is_floating_point()
+        return whole and self.recording.tainted(value)

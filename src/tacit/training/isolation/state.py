@@ -10,14 +10,16 @@ sees the write; ``contents`` compares the numbers too, for passes in which value
 from __future__ import annotations
 
 import copy
+import ctypes
 import functools
+import io
 import operator
 import random
 import types
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -28,6 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tacit.errors import NotIsolated
 from tacit.training.batches import tree
 from tacit.training.isolation.recording import Recording
 
@@ -75,6 +78,9 @@ class State:
         self._others: list[Callable[[], Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._functions: list[types.FunctionType] = []
+        self._defaults: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
+        self._classes: list[tuple[type, dict[str, Any]]] = []
+        self._moving: list[tuple[Any, Any]] = []
         self._contents = contents
         self._copies: list[Tensor] = []
         seen: set[int] = set()
@@ -112,6 +118,8 @@ class State:
             and all(_same_items(now, before) for now, before in self._objects)
             and all(_same_entries(items, kept) for items, kept in self._lists)
             and all(_content(cell) is value for cell, value in self._cells)
+            and all(_same_entries(_fixed(function), kept) for function, kept in self._defaults)
+            and all(_same_items(vars(kind), kept) for kind, kept in self._classes)
             and not self._moved()
         )
 
@@ -147,6 +155,12 @@ class State:
         for cell, value in self._cells:
             if _content(cell) is not value:
                 cell.cell_contents = value
+        for function, fixed in self._defaults:
+            if not _same_entries(_fixed(function), fixed):
+                function.__defaults__, function.__kwdefaults__, function.__code__ = fixed
+        for kind, attributes in self._classes:
+            if not _same_items(vars(kind), attributes):
+                _put_attributes(kind, attributes)
         for put_back in self._others:
             put_back()
         for tensor, needed, grad in self._flags:
@@ -164,6 +178,13 @@ class State:
                     changed.append(tensor)
         for values, numbers in self._arrays:
             values[...] = numbers
+        for each, position in self._moving:
+            if _position(each) != position:
+                raise NotIsolated(
+                    "model and loss", f"a {type(each).__name__} that goes on from one example to the next",
+                    "such that what they hold can be put back between examples",
+                    "Keep numbers in attributes, lists or dictionaries, not in generators or iterators.",
+                )  # fmt: skip
         return changed
 
     def _noted(self, each: Any) -> Iterator[Any]:
@@ -177,6 +198,7 @@ class State:
                     self._flags.append((each, each.requires_grad, each.grad))
                 if self._contents:
                     self._copies.append(each.detach().clone())
+            yield each.__dict__
         elif isinstance(each, dict):
             if each:
                 self._objects.append((each, dict(each)))
@@ -190,10 +212,30 @@ class State:
             yield from each
         elif isinstance(each, np.ndarray):
             small = self._contents or each.nbytes <= _SMALL
-            if small and each.flags.writeable and each.dtype != object:
+            if small and each.flags.writeable:
                 self._arrays.append((each, each.copy()))
+            if each.dtype == object:
+                yield from each.ravel().tolist()
         elif isinstance(each, bytearray | array):
             self._others.append(partial(each.__setitem__, slice(None), each[:]))
+        elif isinstance(each, memoryview):
+            yield each.obj
+        elif isinstance(each, _CDATA):
+            memory = memoryview(each).cast("B")
+            self._others.append(partial(memory.__setitem__, slice(None), bytes(memory)))
+        elif isinstance(each, io.StringIO | io.BytesIO):
+            self._others.append(partial(_rewrite, each, each.getvalue(), each.tell()))
+        elif isinstance(each, functools._lru_cache_wrapper):
+            if self._contents:
+                self._others.append(each.cache_clear)
+            yield each.__dict__
+        elif isinstance(each, Iterator) and not hasattr(each, "__dict__"):
+            if self._contents:
+                self._moving.append((each, _position(each)))
+        elif isinstance(each, type):
+            if _owned(each):
+                self._classes.append((each, dict(vars(each))))
+                yield from (value for value in vars(each).values() if isinstance(value, _SHARED))
         elif isinstance(each, random.Random):
             self._others.append(partial(each.setstate, each.getstate()))
         elif isinstance(each, torch.Generator):
@@ -206,13 +248,13 @@ class State:
             for cell in each.__closure__ or ():
                 self._cells.append((cell, _content(cell)))
                 yield _content(cell)
-            yield each.__defaults__
-            yield each.__kwdefaults__
+            self._defaults.append((each, _fixed(each)))
+            yield from (each.__defaults__, each.__kwdefaults__, each.__dict__)
         elif isinstance(each, types.MethodType):
             yield each.__self__
             yield each.__func__
         elif isinstance(each, functools.partial):
-            yield from (each.func, each.args, each.keywords)
+            yield from (each.func, each.args, each.keywords, each.__dict__)
         elif isinstance(each, nn.Module) or _plain_object(each):
             if hasattr(each, "__dict__"):
                 yield each.__dict__
@@ -221,20 +263,20 @@ class State:
                     value = getattr(each, name)
                     self._others.append(partial(object.__setattr__, each, name, value))
                     yield value
-            yield from _shared(kind)
+            yield from kind.__mro__
 
 
 _LAST: list[tuple[weakref.ref[nn.Module], Any, State]] = []
 
 
-def _same_items(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
+def _same_items(now: Mapping[Any, Any], before: dict[Any, Any]) -> bool:
     """Whether two dictionaries have the same keys in the same order, and the very same values."""
     if len(now) != len(before):
         return False
     return all(map(operator.is_, now.values(), before.values())) and all(map(operator.is_, now, before))
 
 
-def _same_entries(items: Any, kept: list[Any]) -> bool:
+def _same_entries(items: Any, kept: Sequence[Any]) -> bool:
     return len(items) == len(kept) and all(map(operator.is_, items, kept))
 
 
@@ -296,14 +338,45 @@ def _slots(kind: type) -> tuple[str, ...]:
     return tuple(name for name in found if isinstance(getattr(kind, name, None), types.MemberDescriptorType))
 
 
-def _shared(kind: type) -> Iterator[Any]:
-    """What the functions of a class enclose, and the lists and dictionaries that all of its objects share."""
-    for each in kind.__mro__:
-        if each.__module__.startswith("torch.") or each is object:
-            continue
-        for value in each.__dict__.values():
-            if isinstance(value, types.FunctionType | list | dict | set | deque | Tensor):
-                yield value
+_HEAP = 1 << 9
+_SHARED = types.FunctionType | list | dict | set | deque | Tensor
+_CDATA = ctypes.c_int.__mro__[-2]
+
+
+@functools.cache
+def _owned(kind: type) -> bool:
+    """Whether a class may keep what its objects share: one made by Python code that is not PyTorch's."""
+    return bool(kind.__flags__ & _HEAP) and not kind.__module__.startswith(("torch.", *_LEFT_ALONE))
+
+
+def _put_attributes(kind: type, kept: dict[str, Any]) -> None:
+    for name in [name for name in vars(kind) if name not in kept]:
+        type.__delattr__(kind, name)
+    for name, value in kept.items():
+        if vars(kind).get(name, kept) is not value:
+            type.__setattr__(kind, name, value)
+
+
+def _fixed(function: types.FunctionType) -> tuple[Any, ...]:
+    return function.__defaults__, function.__kwdefaults__, function.__code__
+
+
+def _rewrite(file: Any, content: Any, place: int) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(content)
+    file.seek(place)
+
+
+def _position(each: Any) -> Any:
+    """How far a generator or an iterator has come, as far as that can be told without moving it."""
+    if isinstance(each, types.GeneratorType):
+        frame = each.gi_frame
+        return frame and (frame.f_lasti, [id(value) for value in frame.f_locals.values()])
+    try:
+        return repr(each.__reduce__())
+    except (TypeError, AttributeError):
+        return repr(each)
 
 
 def _lies(tensor: Tensor) -> Any:
