@@ -69,7 +69,7 @@ def matrix(X: Any) -> NDArray[Any]:
         if X.dtype.kind == "c":
             raise InvalidValue("X", "complex", "real numbers", "Complex data not supported.")
         if X.dtype.kind in _PLAIN and X.dtype.itemsize <= 8:
-            return X
+            return np.asarray(X) if isinstance(X, np.matrix) else X
         return real(X.ravel()).reshape(X.shape)
     return _of_lists(X)
 

@@ -73,16 +73,31 @@ def _key(unit: Any) -> Any:
             unit = unit.item()
         if unit is None or bool(unit != unit):
             return None
-        if isinstance(unit, (bool, int, float, Decimal, Fraction)):
+        if isinstance(unit, (complex, np.complexfloating)):
+            unit = unit.real if unit.imag == 0 else ("complex", unit.real, unit.imag)
+        if isinstance(unit, (bool, int, float, Decimal, Fraction, np.floating)):
             return "number", _exact(unit)
+        if isinstance(unit, str):
+            return "text", str.__str__(unit)
+        if isinstance(unit, (bytearray, memoryview)):
+            unit = bytes(unit)
+        if isinstance(unit, datetime.datetime) and type(unit) is not datetime.datetime:
+            return "value", _plain_time(unit)
         if isinstance(unit, (list, tuple)):
             parts = tuple(("none",) if part is None else _key(part) for part in unit)
             return None if None in parts else ("several", parts)
         if type(unit) in _COMPARED:
             return "value", unit
-        return ("text" if isinstance(unit, str) else type(unit).__name__), str.__str__(str(unit))
+        return type(unit).__name__, str.__str__(str(unit))
     except Exception:
         return None
+
+
+def _plain_time(time: Any) -> Any:
+    """A time of another class, such as pandas', as a plain one and the nanoseconds that it cannot hold."""
+    plain = datetime.datetime.fromisoformat(datetime.datetime.isoformat(time, timespec="microseconds"))
+    beyond = int(getattr(time, "nanosecond", 0))
+    return (plain, beyond) if beyond else plain
 
 
 def _exact(number: Any) -> Any:
@@ -91,7 +106,9 @@ def _exact(number: Any) -> Any:
         sign, digits, exponent = number.as_tuple()
         whole = "".join(map(str, digits)).rstrip("0")
         return sign, whole, int(exponent) + len(digits) - len(whole)
-    if isinstance(number, float):
-        number = float.__float__(number)
+    if isinstance(number, np.floating) and not isinstance(number, float) and np.isfinite(number):
+        return Fraction(*number.as_integer_ratio())
+    if isinstance(number, (float, np.floating)):
+        number = float.__float__(number) if isinstance(number, float) else float(number)
         return number if math.isinf(number) else Fraction(number)
     return Fraction(int.__int__(number) if isinstance(number, int) else number)

@@ -128,6 +128,8 @@ class _Taken:
     """X, y and units in the form that everything after them relies on, and what that form assumes."""
 
     described: int | Features
+    named: Mapping[str, Any]
+    """``n_features_in_`` and, where X has names, ``feature_names_in_``."""
     matrix: NDArray[Any]
     targets: NDArray[Any] | None
     units: NDArray[Any] | None
@@ -221,29 +223,47 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         kind = "seeded" if source.seeded else planned.kind
         label = self.label or self._usual_label()
         with payment.charge(planned.event, label, noise=kind, delta=planned.delta):
-            taken = read()
-            if taken.matrix.shape[1] != public.width:
-                raise InvalidValue("X", f"{taken.matrix.shape[1]} columns", f"{public.width}, as was planned")
-            if (taken.units is not None) is not by_unit:
-                needed = "one per row, as the ledger or rows_per_unit= says" if by_unit else "left out"
-                raise InvalidValue("units", "given" if taken.units is not None else None, needed)
-            keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, source)
-            self._carry_out(recipe, PrivateRows(taken.matrix, taken.targets, keep), source)
-        self.event_ = planned.event
-        self.guarantee_ = Guarantee(
-            planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-            (CHOSEN, *taken.assumptions, *assumptions),
-        )  # fmt: skip
+            self._forget()
+            try:
+                taken = read()
+                if (found := taken.matrix.shape[1]) != public.width:
+                    raise InvalidValue("X", f"{found} columns", f"{public.width}, as was planned")
+                if (taken.units is not None) is not by_unit:
+                    needed = "one per row, as the ledger or rows_per_unit= says" if by_unit else "left out"
+                    raise InvalidValue("units", "given" if taken.units is not None else None, needed)
+                keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, source)
+                for name, fact in taken.named.items():
+                    setattr(self, name, fact)
+                self._carry_out(recipe, PrivateRows(taken.matrix, taken.targets, keep), source)
+                self.event_ = planned.event
+                self.guarantee_ = Guarantee(
+                    planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
+                    (CHOSEN, *taken.assumptions, *assumptions),
+                )  # fmt: skip
+            except BaseException:
+                self._forget()
+                raise
         return self
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit set: its event paid for none of this one, and this one for none of it.
+
+        A fit that fails midway leaves nothing either. One that the ledger refuses leaves the model as it was.
+        """
+        for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
+            delattr(self, name)
+        vars(self).pop("_evaluations", []).clear()
 
     def _taken(self, X: Any, y: Any, units: Any) -> _Taken:
         """The rows in one form, by their types and shapes alone."""
         width = self._declared_width()
         matrix = given.declared_matrix(X, width)
-        validate_data(self, X if hasattr(X, "columns") else matrix, skip_check_array=True)
+        aside = BaseEstimator()
+        validate_data(aside, X if hasattr(X, "columns") else matrix, skip_check_array=True)
         features = getattr(X, "features", None)
         return _Taken(
             features if isinstance(features, Features) else matrix.shape[1],
+            vars(aside),
             matrix,
             given.column("y", y, len(matrix)) if self.supervised else None,
             None if units is None else given.column("units", units, len(matrix)),
@@ -297,6 +317,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _from_saved(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
+        if set(NEVER_SAVED) & set(state["params"]):
+            raise ValueError("a parameter that is not saved")
         model = cls(**state["params"])
         for name, value in state["attributes"].items():
             if name not in cls.released:

@@ -55,6 +55,9 @@ BLOCK = 384
 """Rows that a model in the table is called with: 2⁷·3, which tiles of 4, 6, 8, 12, 16, 24, 32 … divide."""
 LONG_BLOCK = 8 * BLOCK
 """The same for models without products, which round every row by itself in a block of any length."""
+FEW = 2
+"""Rows that a model in the table must have answers for too: an array with an entry for each place of a block,
+which public rows may not show, fits no other number of rows."""
 SHUFFLES = 4
 """How often the public rows of a test are put into another order."""
 FORGETFUL = "the model keeps nothing, outside of the object handed over, from one row to the next"
@@ -145,6 +148,7 @@ class MatrixScorer:
         apart = all(_keeps_rows_apart(_method_of(part), part.n_features_in_) for part in distinct.values())
         apart = apart and any(
             _same_anywhere(lambda rows: self._answers(rows, self.model), rows, SHUFFLES if fitted else 1)
+            and self._answers(rows[:FEW], self.model) is not None
             for rows in _public_rows(BLOCK, self.columns)
         )
         return 1 if not apart else BLOCK if fitted else LONG_BLOCK

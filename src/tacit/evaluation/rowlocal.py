@@ -18,9 +18,13 @@ neighbour is nearer, and a test of the predictions, which are votes, would not s
 
 from __future__ import annotations
 
+import datetime
+import gc
+import pathlib
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,8 @@ from sklearn.base import BaseEstimator
 
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue
+from tacit.relations import Unit
+from tacit.schema import Column, Schema
 
 __all__ = ["parts_with_products", "register_rowwise", "untouched"]
 
@@ -90,7 +96,11 @@ _NEVER_ASKED = {
 }  # fmt: skip
 """Attributes that fitting reads and predicting does not."""
 
-_AS_THEY_ARE = (type(None), bool, int, float, complex, str, bytes, slice, range)
+_AS_THEY_ARE = (
+    type(None), bool, int, float, complex, str, bytes, slice, range, datetime.date, type(pathlib.Path()),
+)  # fmt: skip
+_CHECKED = ("n_features_in_", "feature_names_in_")
+"""What scikit-learn compares rows with before any estimator predicts: code of its own kind would be run."""
 _HELD = {
     "numpy": "ndarray memmap",
     "numpy.random": "Generator RandomState",
@@ -124,6 +134,8 @@ def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
     if kind in _AS_THEY_ARE or id(value) in seen:
         return True
     seen.add(id(value))
+    if kind is MappingProxyType:
+        return _walked(gc.get_referents(value), found, seen)
     if kind in (list, tuple, set, frozenset):
         return all(_walked(each, found, seen) for each in value)
     if kind is dict or (issubclass(kind, dict) and _of_a_library(kind)):
@@ -136,7 +148,7 @@ def _walked(value: Any, found: list[Any], seen: set[int]) -> bool:
         stored = isinstance(value, np.ndarray) and value.dtype.kind == "O"
         return not stored or _walked(value.ravel().tolist(), found, seen)
     if kind in _registered:
-        held = [value.__dict__.get(name) for name in _registered[kind]]
+        held = [value.__dict__.get(name) for name in (*_registered[kind], *_CHECKED)]
         return untouched(value) and _walked(held, found, seen)
     if isinstance(value, BaseEstimator) or _listed(kind, _OTHERS):
         products = _listed(kind, _WITH_PRODUCTS)
@@ -205,4 +217,6 @@ def _settings(value: Any) -> Iterable[Any]:
     )
 
 
-register_rowwise(Preprocessor, ())
+register_rowwise(Preprocessor, ("schema", "target", "norm", "transforms", "exclude"))
+for _kind in (Schema, Column, Unit):
+    register_rowwise(_kind, tuple(_kind.__dataclass_fields__))

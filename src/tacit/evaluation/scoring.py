@@ -102,8 +102,11 @@ class Scorer:
         """The preprocessor that the model begins with: it reads each value by itself."""
         if type(self.model) is not Pipeline or not untouched(self.model):
             return None
-        maker = self.model.steps[0][1]
-        return maker if type(maker) is Preprocessor and untouched(maker) else None
+        steps = self.model.steps
+        if type(steps) is not list or not all(type(step) is tuple for step in steps):
+            return None
+        maker = steps[0][1]
+        return maker if type(maker) is Preprocessor and parts_with_products(maker) is not None else None
 
     @property
     def _reads_its_own(self) -> bool:

@@ -67,7 +67,10 @@ def save(model: Any, path: PATH, *, overwrite: bool, evaluations: Sequence[Mappi
 
 
 def load(path: PATH) -> Any:
-    """The estimator or pipeline in a file, with its guarantee and its stored evaluations, if any."""
+    """The estimator or pipeline in a file, with its guarantee and its stored evaluations, if any.
+
+    The list of evaluations is shared with the last step, which empties it when it is fitted again.
+    """
     facts, arrays = read(path)
     with Reading(path):
         steps = [(step["name"], _loaded_step(step, arrays)) for step in facts["steps"]]
@@ -75,7 +78,7 @@ def load(path: PATH) -> Any:
             raise ModelUnreadable("The file has no guarantee.", "Save the fitted model with tacit.save.")
         model = Pipeline(steps) if facts["pipeline"] else steps[0][1]
         if facts["evaluations"]:
-            model.evaluations_ = _evaluations(facts, arrays)
+            model.evaluations_ = steps[-1][1]._evaluations = list(_evaluations(facts, arrays))
     return model
 
 

@@ -35,7 +35,8 @@ def save(
 
     ``model`` is a tacit estimator, a scikit-learn pipeline of a preprocessor and estimators, a
     :class:`~tacit.training.Trainer` after its run, or a network that :func:`load` gave. ``evaluations``,
-    which :func:`tacit.evaluate` made, are kept beside it; left out, those that the model was loaded with are.
+    which :func:`tacit.evaluate` made, are kept beside it; left out, those that the model was loaded with are,
+    unless it was fitted again since.
 
     Raises :class:`tacit.errors.InvalidValue` for a model without a guarantee or of an unknown class, and
     :class:`tacit.errors.GuaranteeVoid` for a run whose guarantee was lost.

@@ -175,7 +175,7 @@ class _Gradient:
         length, summed = _norm(theta), 2 * PIECE + BLOCK / PIECE + 2 * blocks + 16
         each = summed * self.loss.lipschitz + self.loss.curvature * ((len(theta) + 4) * length + 4)
         rest = float(self.penalty.max()) * length + _norm(self.tilt)
-        return total, UNIT * (count * each + 4 * rest)
+        return total, UNIT * (count * each + (4 + 2 * blocks) * rest)
 
     def _slopes(self, scores: Pair, targets: Array) -> Array:
         high, low = scores

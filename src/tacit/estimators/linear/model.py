@@ -199,13 +199,14 @@ class LinearModel(PrivateEstimator):
         return minimise(self._loss(), rows, penalty, tilt, 1e-7)
 
     def _scores(self, X: Any) -> Array:
-        """The scores of each row, from that row alone."""
+        """The scores of each row, from that row alone: attributes with an axis for rows raise."""
         check_is_fitted(self, "coef_")
         matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
         if self.bounds_ is not None:
-            matrix = np.clip(matrix, *self.bounds_)
-        scores: Array = products(matrix, np.atleast_2d(self.coef_).T) + self.intercept_
-        return scores
+            matrix = np.clip(matrix, *np.reshape(self.bounds_, (2, matrix.shape[1])))
+        weights = np.atleast_2d(self.coef_).T
+        constants = np.broadcast_to(self.intercept_, weights.shape[1:])
+        return np.asarray(products(matrix, weights) + constants)
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return (("noise", self._noise().name), ("features", str(self.n_features_in_)))

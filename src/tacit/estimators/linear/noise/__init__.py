@@ -52,11 +52,14 @@ PLACES: dict[str, type[Noise]] = {
 def noise_of(noise: Any) -> Noise:
     """Settings as they are, or the default settings of the place of this name.
 
+    Settings are known by their exact class: a subclass may make a place of any event and any noise.
+
     >>> noise_of("input"), noise_of(Input(cells=5))
     (Input(cells=None), Input(cells=5))
     """
-    if isinstance(noise, Noise):
-        return noise
+    if type(noise) in PLACES.values():
+        settings: Noise = noise
+        return settings
     if not isinstance(noise, str) or noise not in PLACES:
         known = "one of " + ", ".join(map(repr, PLACES)) + ", or settings such as noise.Gradient(steps=100)"
         raise errors.InvalidValue("noise", noise, known)

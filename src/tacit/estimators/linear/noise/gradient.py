@@ -72,7 +72,8 @@ class Gradient(Noise):
     def __post_init__(self) -> None:
         if self.steps is not None:
             _validate.count("steps", self.steps, 1)
-        _validate.probability("sampling_rate", self.sampling_rate)
+        rate = _validate.probability("sampling_rate", self.sampling_rate)
+        object.__setattr__(self, "sampling_rate", rate)
         if self.clip_norm is not None:
             _validate.positive("clip_norm", self.clip_norm)
         if self.learning_rate != "auto":
