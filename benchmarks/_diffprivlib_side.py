@@ -74,12 +74,7 @@ def speed(case: str, file: str, epsilon: float) -> tuple[float, Any]:
 
 
 def repeated(
-    file: str,
-    statistic: str,
-    columns: list[str],
-    epsilon: float,
-    repetitions: int,
-    **options: Any,
+    file: str, statistic: str, columns: list[str], epsilon: float, repetitions: int, **options: Any
 ) -> tuple[float, Any]:
     """The same statistic many times, each with fresh noise."""
     state = np.random.RandomState(options.get("seed", 0))

@@ -24,16 +24,15 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from _linear_problem import Array, Problem
 from numpy.typing import NDArray
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
-Array = NDArray[np.float64]
 
 ADULT_COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation",
@@ -128,42 +127,6 @@ WINE_BOUNDS = {
 WINE_TARGET = (0.0, 10.0)
 NORMS = {"adult": math.sqrt(13), "kddcup99": 4.0, "mnist": 10.0}
 """Rows are scaled down to these ℓ2 norms; on Adult that is the largest there can be."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Training and test rows, and what is public about them."""
-
-    name: str
-    features: tuple[str, ...]
-    X: Array
-    y: Array
-    test_X: Array
-    test_y: Array
-    lower: Array
-    upper: Array
-    """Bounds of each feature."""
-    norm: float
-    """A bound on the ℓ2 norm of a row, without a constant."""
-    target: tuple[float, float] | None = None
-    """Bounds of the target of a regression; a classification has labels 0 and 1."""
-
-    def save(self, folder: Path) -> Path:
-        """As a file for the processes of the peers."""
-        file = folder / f"{self.name}.npz"
-        np.savez(
-            file,
-            features=np.array(self.features),
-            X=self.X,
-            y=self.y,
-            test_X=self.test_X,
-            test_y=self.test_y,
-            lower=self.lower,
-            upper=self.upper,
-            norm=self.norm,
-            target=np.array(self.target or ()),
-        )
-        return file
 
 
 def one_hot(values: pd.Series[Any], names: Sequence[str]) -> Array:

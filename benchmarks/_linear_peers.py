@@ -3,7 +3,7 @@
     with LinearPeer("diffprivlib") as peer:
         peer.ask("logistic", file=str(file), epsilon=1.0, seed=0).answer
 
-``file`` is one that ``_linear_data.Problem.save`` wrote. The answer has ``auroc`` and ``accuracy``, or
+``file`` is one that ``_linear_problem.Problem.save`` wrote. The answer has ``auroc`` and ``accuracy``, or
 ``r2`` and ``rmse``, on the test rows, and ``fit_seconds``; reading the file and scoring are not in these.
 Each library is told the same public norm and bounds.
 
@@ -39,15 +39,13 @@ import sys
 import time
 import warnings
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from _linear_problem import Array, Problem
 from _side import Case, Peer, environment, serve
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-Array = NDArray[np.float64]
 OWN_ENVIRONMENT = ("diffprivlib", "opendp")
 
 
@@ -63,25 +61,8 @@ class LinearPeer(Peer):
         self.version = self.ask("version").answer
 
 
-class Given(NamedTuple):
-    """What a file holds."""
-
-    X: Array
-    y: Array
-    test_X: Array
-    test_y: Array
-    lower: Array
-    upper: Array
-    norm: float
-    target: Array
-    features: Array
-
-
-@lru_cache(1)
-def given(file: str) -> Given:
-    with np.load(Path(file)) as found:
-        parts = {name: found[name] for name in found.files}
-    return Given(**{**parts, "norm": float(parts["norm"])})
+given = lru_cache(1)(Problem.load)
+"""The problem in a file, kept until another is asked for."""
 
 
 def auroc(labels: Array, scores: Array) -> float:
@@ -92,7 +73,7 @@ def auroc(labels: Array, scores: Array) -> float:
     return float((ranks - count * (count + 1) / 2) / (count * (len(labels) - count)))
 
 
-def classified(data: Given, margins: Array, seconds: float) -> dict[str, float]:
+def classified(data: Problem, margins: Array, seconds: float) -> dict[str, float]:
     """Figures of merit of log-odds on the test rows; what is not finite counts as 0."""
     margins = np.nan_to_num(margins, posinf=1e300, neginf=-1e300)
     right = (margins > 0) == (data.test_y > 0)
@@ -103,9 +84,9 @@ def classified(data: Given, margins: Array, seconds: float) -> dict[str, float]:
     }
 
 
-def regressed(data: Given, predicted: Array, seconds: float) -> dict[str, float]:
+def regressed(data: Problem, predicted: Array, seconds: float) -> dict[str, float]:
     """Figures of merit of predictions on the test rows, clipped to the public bounds of the target."""
-    predicted = np.clip(np.nan_to_num(predicted), *data.target)
+    predicted = np.clip(np.nan_to_num(predicted), *data.target_bounds)
     squares = float(np.mean((predicted - data.test_y) ** 2))
     return {
         "r2": 1 - squares / float(np.var(data.test_y)),
@@ -156,7 +137,7 @@ def diffprivlib_linear(file: str, epsilon: float, seed: int) -> tuple[float, Any
     model = LinearRegression(
         epsilon=epsilon,
         bounds_X=(data.lower, data.upper),
-        bounds_y=(float(data.target[0]), float(data.target[1])),
+        bounds_y=data.target_bounds,
         random_state=seed,
     ).fit(data.X, data.y)
     seconds = time.perf_counter() - start
@@ -268,7 +249,7 @@ def opendp_linear(
         return dp.sklearn.linear_model.LinearRegression(
             dp.max_divergence(),
             x_bounds=[(float(data.lower[best]), float(data.upper[best]))],
-            y_bounds=(float(data.target[0]), float(data.target[1])),
+            y_bounds=data.target_bounds,
             scale=scale,
             runs=runs,
             candidates_count=candidates,
@@ -280,7 +261,7 @@ def opendp_linear(
     model = ready.fit(data.X[:, [best]], data.y)
     seconds = time.perf_counter() - start
     answer = regressed(data, model.predict(data.test_X[:, [best]]), seconds)
-    return loading, {**answer, "feature": str(data.features[best])}
+    return loading, {**answer, "feature": data.features[best]}
 
 
 CASES: dict[str, dict[str, Case]] = {

@@ -48,9 +48,9 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True)
 class Unit:
-    """What one neighbour adds, removes or replaces: a row, or the rows of one group.
+    """What one neighbour adds, removes or replaces: a row, or the rows of one person.
 
-    ``column`` names the group (``"patient_id"``); ``rows`` bounds how many rows one unit may
+    ``column`` names the unit of each row (``"patient_id"``); ``rows`` bounds how many rows one unit may
     contribute. A plain row is ``Unit()``.
     """
 

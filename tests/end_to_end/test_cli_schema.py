@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tacit.cli.schema import app
+from tacit.cli.wording import as_options
 from tacit.errors import InvalidValue, TacitError
 from tacit.relations import Unit
 from tacit.schema import Column, Schema
@@ -186,7 +187,8 @@ def test_sources_that_are_refused() -> None:
     Path("x.csv").write_text('a,b\n"Zaphod\n1,hush"x",2\n')
     assert "cannot be read as CSV" in refused("init", "x.csv")
     Path("x.csv").write_text("a;b\nZaphod;2\n")
-    assert "no ',', but it has ';'. Add --delimiter ';'." in refused("init", "x.csv")
+    told = as_options(refused("init", "x.csv"), {"delimiter"})
+    assert "no ',', but it has ';'. Add --delimiter ';'." in told
     Path("x.csv").write_text("age,Age\nZaphod,2\n")
     assert "Columns 1 and 2 of x.csv have the same name" in refused("init", "x.csv")
     Path("x.parquet").write_text(TABLE)

@@ -50,7 +50,7 @@ def test_every_command_is_reached_by_its_name(name: str) -> None:
 
 
 def test_no_command_is_imported_with_torch_or_sklearn() -> None:
-    """``fit`` lists the registered estimators in its help, and so imports scikit-learn; no other command does."""
+    """``fit`` lists the registered estimators in its help, so it imports scikit-learn; no other does."""
     modules = {command.module for command in COMMANDS.values()}
     assert "torch" not in loaded_by("\n".join(f"import {module}" for module in sorted(modules)))
     others = modules - {"tacit.cli.fit"}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from odd_rows import odd_rows
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
@@ -269,9 +270,7 @@ def test_the_path_follows_its_options(decay, average):
 def test_ordinary_inputs(loss, delta, size):
     """No rows, fewer than coordinates, one class only, rows of zeros and rows that do not count."""
     rng = np.random.default_rng(18)
-    x = np.where(rng.random((size, 4)) < 0.5, 0.0, 7.0)
-    x[::3] = 0.0
-    x[1::3, 0] = np.nan
+    x = odd_rows(rng, size, 4)
     y = np.repeat(targets(loss, rng, 1), size, axis=0)
     place = NoisyGradients(task(loss, 5, 1.0, delta, intercept=True, rows=max(size, 1)))
     weights = place.solve(made(x, y, intercept=True), Source(19))

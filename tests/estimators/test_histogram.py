@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from odd_rows import odd_rows
 from tacit import accounting, audit, events
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax, Squared
@@ -197,9 +198,7 @@ def test_a_usual_epsilon_on_the_default_grid(loss):
 def test_ordinary_inputs(loss, size, intercept):
     """No rows, fewer than coordinates, one class only, rows of zeros and rows that do not count."""
     rng = np.random.default_rng(11)
-    x = np.where(rng.random((size, 3)) < 0.5, 0.0, 7.0)
-    x[::3] = 0.0
-    x[1::3, 0] = np.nan
+    x = odd_rows(rng, size, 3)
     y = np.repeat(targets(loss, rng, 1), size, axis=0)
     place = NoisyHistogram(task(loss, 3 + intercept, 0.5, intercept=intercept))
     for seed in range(4):

@@ -303,6 +303,19 @@ def test_forged_facts_are_refused_with_a_clear_error(name: str, saved: Path) -> 
     assert expected.get(name, "") in str(caught.value)
 
 
+def test_parameters_of_another_version_are_named_and_what_to_do_is_said(path: Path) -> None:
+    """Files written while ``population`` was called ``n`` have a parameter that no class has any more."""
+    save(LogisticRegression(**COMMON, classes=[0, 1]).fit(X, X[:, 0] > 0), path)
+
+    def older(facts: Any) -> None:
+        params = facts["steps"][0]["state"]["state"]["params"]
+        params["n"] = params.pop("population")
+
+    with pytest.raises(ModelUnreadable, match="LogisticRegression does not have: n\\.") as caught:
+        load(forged(path, older))
+    assert "fit or save the model again with this one" in caught.value.next_step
+
+
 def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
     text = header.ljust(117) + "\n"
     return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text.encode() + data

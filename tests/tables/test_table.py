@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tacit import Budget, Column, Ledger, Schema, Unit, tables
 from tacit.errors import BudgetExceeded, EngineFailed, InvalidValue, SourceMissing, TacitError
 from tacit.tables.cells.measure import measure
 from tacit.tables.cells.noise import CellNoise
+from tacit.tables.statistics.discovery import LearnedBounds, NoisyBounds
 
 N = 4000
 
@@ -454,6 +455,19 @@ def test_columns_can_be_derived_from_derived_ones(opened: Any) -> None:
     assert table.mean("x10", epsilon=1e4).value == pytest.approx(clipped.mean() + 10, rel=1e-3)
 
 
+@dataclass(frozen=True)
+class NoNoise:
+    """Stands for noise that is zero, with a threshold of choice."""
+
+    threshold: int
+
+    def __call__(self, cells: Any) -> Any:
+        return cells
+
+    def half_width(self, confidence: float, coordinates: int) -> int:
+        return self.threshold
+
+
 class TestOddities:
     def test_bounds_too_close_for_steps(self, tmp_path: Path) -> None:
         known = Schema({"x": Column("number", bounds=(0.0, 1e-320))})
@@ -465,16 +479,27 @@ class TestOddities:
             assert not ledger.entries()
             table.close()
 
+    @pytest.mark.parametrize("kind", ["number", "integer"])
+    @pytest.mark.parametrize("threshold", [0, 2])
+    def test_bought_bounds_are_a_range_whatever_the_noise(self, kind: str, threshold: int) -> None:
+        """Noise may make any bin the largest, above the threshold or below it: each of them is tried."""
+        statistic = LearnedBounds("x", kind)
+        bins = statistic.bins.size
+        bought = NoisyBounds(statistic, NoNoise(threshold), 1)
+        for largest in np.eye(bins, dtype=np.int64):
+            low, high = bought.bounds(largest[:, None])
+            assert -math.inf < low < high < math.inf
+
     def test_bought_bounds_are_a_range_even_of_nothing(self, tmp_path: Path) -> None:
+        """Through the whole road, once for each source and column; the test above tries every outcome."""
         known = Schema({"x": Column("number"), "k": Column("integer")})
         data = pd.DataFrame({"x": [math.inf, -math.inf], "k": [2**63 - 1, -(2**63)]})
         with Ledger.open(tmp_path / "l.db", budget=Budget(1e4)) as ledger:
             for source in (data, data.iloc[:0], data.iloc[:1]):
                 table = tables.open(source, schema=known, ledger=ledger, random_state=3)
                 for column in ("x", "k"):
-                    for _again in range(12):
-                        low, high = table.bounds(column, epsilon=0.1).value
-                        assert low < high
+                    low, high = table.bounds(column, epsilon=0.1).value
+                    assert low < high
                     answer = table.mean(column, bounds="dp", epsilon=0.1)
                     assert set(answer.bounds) == {column}
                 table.close()

@@ -269,14 +269,9 @@ class BudgetFilter:
                 self.order = best_order(self.epsilon, self.delta / 2)
 
     def admit(
-        self,
-        event: events.Event,
-        total_with: Callable[[Cost], Cost],
-        mode: str | None = None,
-        delta: float | None = None,
-        *,
-        partitioned: bool = False,
-    ) -> Admission | None:
+        self, event: events.Event, total_with: Callable[[Cost], Cost], mode: str | None = None,
+        delta: float | None = None, *, partitioned: bool = False,
+    ) -> Admission | None:  # fmt: skip
         """The admission of ``event``, or None if it does not fit.
 
         ``total_with(cost)`` is the ledger's total if an entry of that cost were added where this one

@@ -56,14 +56,9 @@ def clopper_pearson(
 
 
 def gaussian(
-    *,
-    true_positives: int,
-    positives: int,
-    false_positives: int,
-    negatives: int,
-    delta: float,
-    confidence: float,
-) -> AuditResult:
+    *, true_positives: int, positives: int, false_positives: int, negatives: int,
+    delta: float, confidence: float,
+) -> AuditResult:  # fmt: skip
     """As :func:`clopper_pearson`, but far tighter, and valid only where the mechanism is Gaussian.
 
     Guarantee: if the trade-off between error rates is that of two normal distributions μ apart

@@ -62,7 +62,7 @@ def init(
     first.
     """
     files = files_at(source)
-    columns = stored_columns(files, _one(delimiter), surely_named=header)
+    columns = stored_columns(files, _one(delimiter), header=header)
     text = _template(source, columns, is_parquet(files[0]))
     if out is None:
         typer.echo(text, nl=False)

@@ -1,8 +1,8 @@
 """Errors as the command says them: arguments of functions become options.
 
 The library names an argument as ``test_epsilon=`` or shows it as ``test_epsilon=0.2``; on the command line
-that is ``--test-epsilon`` and ``--test-epsilon 0.2``. Only options of the command that was run are written
-so, and nothing between quotes is changed.
+that is ``--test-epsilon`` and ``--test-epsilon 0.2``, and ``size=(28, 32)`` is ``--size 28x32``. Only options
+of the command that was run are written so, and nothing between quotes is changed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,22 @@ def as_options(text: str, options: set[str]) -> str:
 
     >>> as_options("Pass overwrite=True, or delta=1e-6: see 'delta=' and bounds=.", {"overwrite", "delta"})
     "Pass --overwrite, or --delta 1e-6: see 'delta=' and bounds=."
+    >>> as_options("Give size=(28, 32).", {"size"})
+    'Give --size 28x32.'
     """
     if not options:
         return text
     names = "|".join(sorted(options, key=len, reverse=True))
-    pattern = rf"'[^']*'|\"[^\"]*\"|\b({names})=(True\b|(?=[\s.,;:)]|$))?"
+    pattern = rf"'[^']*'|\"[^\"]*\"|\b({names})=(?:(True\b|(?=[\s.,;:)]|$))|\((\d+), (\d+)\))?"
 
     def written(found: re.Match[str]) -> str:
-        name, rest = found.groups()
+        name, flag, height, width = found.groups()
         if name is None:
             return found.group()
-        return f"--{name.replace('_', '-')}" + (" " if rest is None else "")
+        option = f"--{name.replace('_', '-')}"
+        if height is not None:
+            return f"{option} {height}x{width}"
+        return option if flag is not None else f"{option} "
 
     return re.sub(pattern, written, text)
 

@@ -49,13 +49,13 @@ _CHUNK = 1 << 20
 class Found:
     """A source of which only the header was read.
 
-    ``rows`` is for the sampler alone, and not public; ``shape`` is that of one example, channels first;
-    ``classes`` names the folders of a folder of images, and ``files`` the images.
+    ``private_rows`` is the number of examples, for the sampler alone; ``shape`` is that of one example,
+    channels first; ``classes`` names the folders of a folder of images, and ``files`` the images.
     ``known`` says what was taken as public.
     """
 
     name: str
-    rows: int
+    private_rows: int
     shape: tuple[int, ...]
     known: str
     read: Callable[[], tuple[Array, Array | None]]
@@ -180,7 +180,7 @@ def _named(
     if len(found) != 1:
         there = ", ".join(map(repr, headers))
         what = "several arrays that may be" if found else "no array with a usual name for"
-        raise _unusable(path, f"has {what} the {option}, among {there}", f"Say which: --{option} NAME.")
+        raise _unusable(path, f"has {what} the {option}, among {there}", f"Say which: {option}=NAME.")
     return str(found[0])
 
 
@@ -233,7 +233,7 @@ def _idx_header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
             if zero or kind not in _IDX or not dimensions:
                 raise ValueError
     except FileNotFoundError:
-        raise _unusable(path, "does not exist", "Name the file of labels with --labels.") from None
+        raise _unusable(path, "does not exist", "Name the file of labels with labels=.") from None
     except _DAMAGED:
         raise _unusable(path, "is neither an .npz file nor an idx file, packed by gzip or not") from None
     return shape, np.dtype(_IDX[kind])
@@ -263,7 +263,7 @@ def _idx(images: Path, labels: Path | None, where: Where) -> Found:
     form, arranged = _arranged(images, shape, dtype)
     header = None
     if labels == images and where.labelled:
-        raise _unusable(images, "has a name from which that of its labels does not follow", "Add --labels.")
+        raise _unusable(images, "has a name from which that of its labels does not follow", "Add labels=.")
     if labels is not None and where.labelled:
         header = _idx_header(labels)
         _check_labels(labels, labels.name, *header, rows=shape[0])
@@ -305,7 +305,7 @@ def _folder(folder: Path, where: Where) -> Found:
     else:
         names, files = where.classes, [(path, -1) for path in _images(folder, deep=True)]
     if where.size is None:
-        raise InvalidValue("size", None, "given for a folder of images, such as --size 32 or --size 28x32")
+        raise InvalidValue("size", None, "given for a folder of images, such as size=(32, 32)")
     try:
         import PIL  # noqa: F401
     except ModuleNotFoundError:

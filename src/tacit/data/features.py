@@ -49,8 +49,8 @@ class Features:
 class Known(np.ndarray[Any, np.dtype[np.float64]]):
     """A matrix that carries its :class:`Features`.
 
-    Rows may be taken from it and the facts stay; with other columns they are gone. They are knowledge
-    and not trust: estimators clip the rows to them all the same.
+    Rows may be taken from it and the facts stay; with other columns they are gone. Nothing
+    relies on the rows keeping to them: estimators clip every row to these bounds all the same.
     """
 
     features: Features | None

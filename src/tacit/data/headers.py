@@ -74,12 +74,12 @@ def is_parquet(file: Path) -> bool:
     return start == b"PAR1"
 
 
-def stored_columns(files: list[Path], delimiter: str, *, surely_named: bool) -> list[StoredColumn]:
+def stored_columns(files: list[Path], delimiter: str, *, header: bool) -> list[StoredColumn]:
     """The columns of files that are alike. Types of a CSV are guessed from its values, and so are private.
 
-    A first line that looks like values is refused unless it is ``surely_named``.
+    A first line that looks like values is refused unless ``header`` says that it holds names.
     """
-    found = _parquet(files) if is_parquet(files[0]) else _csv(files, delimiter, surely_named)
+    found = _parquet(files) if is_parquet(files[0]) else _csv(files, delimiter, header)
     return [StoredColumn(name, _family(engine)) for name, engine in found]
 
 
@@ -96,13 +96,13 @@ def _parquet(files: list[Path]) -> list[tuple[str, str]]:
     return _describe("read_parquet(?)", [[glob.escape(str(file)) for file in files]], "Parquet")
 
 
-def _csv(files: list[Path], delimiter: str, surely_named: bool) -> list[tuple[str, str]]:
+def _csv(files: list[Path], delimiter: str, header: bool) -> list[tuple[str, str]]:
     names = _header(files[0], delimiter)
     for position, name in enumerate(names, 1):
-        if not surely_named and _LOOKS_LIKE_A_VALUE.fullmatch(name):
+        if not header and _LOOKS_LIKE_A_VALUE.fullmatch(name):
             raise SourceMissing(
                 f"The first line of {files[0]} looks like values, not like names (see entry {position}).",
-                "Add a line of names to the file; or, if these are the names, --header.",
+                "Add a line of names to the file; or, if these are the names, header=True.",
             )
     reader = (
         "read_csv(?, delim=?, header=true, skip=0, quote='\"', escape='\"', comment='', strict_mode=false)"
@@ -159,7 +159,7 @@ def _header(file: Path, delimiter: str) -> list[str]:
     if len(names) == 1 and (other := [mark for mark in ";\t|," if mark in names[0]]):
         raise SourceMissing(
             f"The first line of {file} has no {delimiter!r}, but it has {other[0]!r}.",
-            f"Add --delimiter {other[0]!r}.",
+            f"Add delimiter={other[0]!r}.",
         )
     seen: dict[str, int] = {}
     for position, name in enumerate(names, 1):

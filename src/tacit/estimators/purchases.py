@@ -42,8 +42,9 @@ class CountPurchase:
 
     ``add_remove``: one unit changes it by at most ``unit.rows``, its ℓ1 sensitivity; the event is Pure(ε).
     ``replace_one``: where the unit is a row, the number is public, and the purchase costs nothing and
-    returns it; where it is a group, one of a single row may take the place of one of ``unit.rows``, so it
-    is bought as above. At least 1 is returned, whatever the noise: post-processing.
+    returns it; where a unit has several rows, a unit of a single row may take the place of one of
+    ``unit.rows``, so the number is bought as above. At least 1 is returned, whatever the noise:
+    post-processing.
 
     >>> CountPurchase(0.1).buy(5000, Source(1)), CountPurchase(0.1).event
     (4989, Pure(epsilon=0.1))

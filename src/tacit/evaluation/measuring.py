@@ -124,25 +124,14 @@ def evaluate(
 
 
 def evaluate_rows(
-    model: Any,
-    read: ReadRows,
-    *,
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    public: bool = False,
-    ledger: Ledger | None = None,
-    label: str = "evaluation",
-    groups: Mapping[str, Sequence[Any]] | None = None,
-    bins: int = 50,
-    bounds: Any = None,
-    target_bounds: tuple[float, float] | None = None,
-    confidence: float = 0.95,
-    random_state: int | None = None,
-    relation: Relation | str = "add_remove",
-    population: int | None = None,
-    units: bool = False,
-    rows_per_unit: int = 1,
-) -> Evaluation:
+    model: Any, read: ReadRows, *,
+    epsilon: float | None = None, delta: float = 0.0, public: bool = False,
+    ledger: Ledger | None = None, label: str = "evaluation",
+    groups: Mapping[str, Sequence[Any]] | None = None, bins: int = 50, bounds: Any = None,
+    target_bounds: tuple[float, float] | None = None, confidence: float = 0.95,
+    random_state: int | None = None, relation: Relation | str = "add_remove",
+    population: int | None = None, units: bool = False, rows_per_unit: int = 1,
+) -> Evaluation:  # fmt: skip
     """Evaluate a fitted model on rows that ``read`` brings, once they are paid for.
 
     As :func:`evaluate`, for rows that are not in memory yet: ``read`` is called once, and for private rows

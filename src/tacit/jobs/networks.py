@@ -79,7 +79,7 @@ class Start:
             population=population, epsilon=known["epsilon"], delta=known["delta"], relation=payment.relation,
             started={**known, "classes": len(names), "names": names, "shape": found.shape},
         )  # fmt: skip
-        if payment.relation is Relation.REPLACE_ONE and found.rows != population:
+        if payment.relation is Relation.REPLACE_ONE and found.private_rows != population:
             raise InvalidValue(
                 "population", population, "the number of examples in the file, which is public here"
             )

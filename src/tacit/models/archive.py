@@ -142,6 +142,13 @@ def _pack(model: Any, attributes: Sequence[str]) -> tuple[dict[str, Any], dict[s
 
 
 def _unpack(kind: Kind, state: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    names = getattr(kind.type, "_get_param_names", None)
+    if names is not None and (unknown := sorted(set(state.get("params", ())) - set(names()))):
+        found = f"{', '.join(unknown):.200}"
+        raise ModelUnreadable(
+            f"The file has parameters that {kind.type.__name__} does not have: {found}.",
+            "Another version of tacit wrote it: fit or save the model again with this one.",
+        )
     if hasattr(kind.type, "_from_saved"):
         return kind.type._from_saved(state, arrays)
     model = kind.type(**state["params"])

@@ -46,7 +46,7 @@ class Reading:
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, Exception) and not isinstance(error, ModelUnreadable):
-            told = f": {error}" if isinstance(error, TacitError) else ""
+            told = f": {error}".rstrip(".") if isinstance(error, TacitError) else ""
             problem = f"{os.fspath(self.path)!r} is not a sound model file{told:.300}."
             raise ModelUnreadable(problem, "Get it again, or save the model again.", path=self.path) from None
 

@@ -1,6 +1,7 @@
 """Reports: what was planned, spent and promised, as numbers, plots and pages.
 
-``planning`` computes what a plan costs; ``plots`` draws it; ``page`` writes a self-contained HTML
+``planning`` computes what a plan costs; ``facts`` gathers what a model and its ledger say, ``membership``
+computes the best attack on a guarantee; ``plots`` draws; ``model`` and ``page`` write a self-contained HTML
 page. Drawing is imported where it is used, so that numbers alone cost no plotting library.
 """
 

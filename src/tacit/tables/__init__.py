@@ -1,4 +1,4 @@
-"""Private statistics on tables: CSV and Parquet files, frames, or any table Ibis can reach.
+"""Private statistics on tables: CSV and Parquet files, frames, and Ibis tables on DuckDB or Spark.
 
 The road of an answer, from left to right, and where each step is written::
 

@@ -31,8 +31,8 @@ The road of a run, with the module to read for each part of it::
 
 Several processes and sharded models are in ``parallel/``, networks by name in ``networks/``.
 
-All but :class:`Plan` and :class:`Quantile` needs the extra ``torch`` (``pip install 'tacit[torch]'``), which
-is imported with the first name that needs it.
+Everything but :class:`Plan` and :class:`Quantile` needs the extra ``torch`` (``pip install 'tacit[torch]'``).
+PyTorch is imported with the first name that needs it.
 """
 
 from importlib import import_module

@@ -20,7 +20,7 @@ import ibis.expr.types as ir
 from tacit import _validate
 from tacit.data.cleaning.expressions import clip
 from tacit.errors import InvalidValue
-from tacit.schema import Column, Schema
+from tacit.schema import LARGEST, Column, Schema
 
 __all__ = ["RESOLUTION", "Scale", "Value", "bounds_of", "numeric", "value_of"]
 
@@ -167,7 +167,7 @@ def number_of(name: str, column: Column, given: Any) -> float:
     number = _validate.finite(name, given)
     if column.type == "number":
         return number
-    if number != math.floor(number) or abs(number) > 2**53:
+    if number != math.floor(number) or abs(number) > LARGEST:
         raise InvalidValue(name, given, "a whole number within ±2^53, as the column holds")
     return int(number)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidValue
+from tacit.schema import LARGEST
 
 if TYPE_CHECKING:
     from tacit.schema import Schema
@@ -52,8 +53,6 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
-_LARGEST = 2**53
-"""Whole numbers up to here are themselves in float64, in which conditions are evaluated."""
 
 _KINDS = {"integer": "number", "number": "number", "boolean": "boolean", "date": "date", "text": "text"}
 _WORDS = {"number": "a number", "text": "text", "boolean": "true or false", "date": "a date"}
@@ -214,7 +213,7 @@ class _Translation:
             return _Value("boolean", value, constant=True)
         if isinstance(value, str):
             return _Value("text", value, constant=True)
-        if not math.isfinite(value) or (isinstance(value, int) and abs(value) > _LARGEST):
+        if not math.isfinite(value) or (isinstance(value, int) and abs(value) > LARGEST):
             raise self.refuse("without numbers too large for float64", "Whole numbers may reach 2**53.")
         return _Value("number", value, constant=True)
 

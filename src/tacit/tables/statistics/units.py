@@ -1,4 +1,4 @@
-"""The number of people."""
+"""The number of units, such as people."""
 
 from __future__ import annotations
 

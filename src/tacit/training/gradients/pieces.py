@@ -1,4 +1,4 @@
-"""What one parameter received from a batch, and the three things the engine asks of it.
+"""Pieces: the gradients that one parameter received from a batch, and what the engine asks of them.
 
 A :class:`Piece` stands for the per-example gradients of one parameter without holding them: it
 can give their squared norms, give them outright, and give their weighted sum.

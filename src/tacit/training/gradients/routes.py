@@ -3,8 +3,8 @@
 The first example twice, and the last three times, go through model and loss. A dimension of a layer's
 input that is 2 and then 3 is the one examples lie along; nothing else about the input is used. A
 parameter that is used outside a layer with a rule, or in a call in which the examples lie along
-no one dimension, is left to the fallback; so is the whole model where rows need not be examples
-(:mod:`tacit.training.gradients.watching`).
+no one dimension, is left to the fallback; so is the whole model after an operation that may have moved
+examples to other rows (:mod:`tacit.training.gradients.watching`).
 """
 
 from __future__ import annotations

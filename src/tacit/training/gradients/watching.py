@@ -54,8 +54,8 @@ class WatchedPass:
     """What was observed of one pass of a tiny batch: shapes of layer calls, and operations outside of layers.
 
     ``alone``: parameters used where no layer with a rule answers for them; ``direct``: those used there in
-    ways that are not understood; ``uses``: the ways that are. ``moved``: operations after which rows need
-    not be examples, or layers need not run as they did.
+    ways that are not understood; ``uses``: the ways that are. ``moved``: operations after which a row may
+    be no single example, or a layer may not run as it did in this pass.
     """
 
     calls: dict[str, list[tuple[int, ...]]]

@@ -1,6 +1,6 @@
 """Rules of the operations that keep examples apart: where they lie in the results, by where in the arguments.
 
-A rule raises :class:`~..gradients.tape.Unproved` where it cannot tell: the batch is then computed one
+A rule raises :class:`~.unproved.Unproved` where it cannot tell: the batch is then computed one
 example at a time. What certainly depends on several examples, such as a sum over them, is ``MIXED``, and
 stays so. Which operation has which rule is in :mod:`.table`.
 """

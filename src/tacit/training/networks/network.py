@@ -273,7 +273,7 @@ class Later(Examples):
         self._read: InMemory | None = None
 
     def __len__(self) -> int:
-        return self.found.rows
+        return self.found.private_rows
 
     def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""

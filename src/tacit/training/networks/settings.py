@@ -175,9 +175,9 @@ def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if value is not None and _plain(value) != started.get(name):
             raise InvalidValue(
-                f"--{name.replace('_', '-')}", value,
+                f"{name}=", value,
                 f"{_shown(started.get(name))}, with which the run in {path} was started",
-                "Leave it out to go on with that run; for another value start another, with a --checkpoint "
+                "Leave it out to go on with that run; for another value start another, with a checkpoint= "
                 "of its own.",
             )  # fmt: skip
     return started
