@@ -26,6 +26,7 @@ from tacit.errors import BudgetExceeded, InvalidValue, ModelUnreadable, SelfTest
 from tacit.randomness import Source
 from tacit.training import Plan, Quantile, Trainer, clipped_gradient_sum, load_weights, noise
 from tacit.training import step as steps
+from tacit.training.gradients import engine, fallback
 from tacit.training.isolation.selftest import draws_numbers
 
 ROWS = 60
@@ -828,3 +829,45 @@ def test_images_go_through_in_parts_that_suit_a_cpu() -> None:
         made = trainer(plan(steps=1, batch_size=40, population=40), model)
         made.fit((torch.randn(40, 1, side, side), targets))
         assert made._run.state.core.physical_batch == most
+
+
+@pytest.fixture()
+def busy_thread() -> Iterator[None]:
+    """A thread of the user's own program, which is never still for long."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.0002):
+            sum(range(100))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_a_busy_thread_is_told_of_once_and_may_be_trusted(
+    busy_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batches are computed one by one, with the same result, unless it is declared harmless."""
+    looped: list[int] = []
+    loop = fallback._loop
+
+    def counted(*given: Any) -> Any:
+        looped.append(1)
+        return loop(*given)
+
+    monkeypatch.setattr(fallback, "_loop", counted)
+    monkeypatch.setattr(engine, "_TOLD", set())
+    with pytest.warns(RuntimeWarning, match="Another thread of this program ran") as told:
+        watched = trainer(random_state=1).fit(data())
+    assert looped
+    assert len(told) == 1
+    looped.clear()
+    trusted = trainer(random_state=1, threads="trusted").fit(data())
+    assert not looped
+    for one, other in zip(watched.model.parameters(), trusted.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(InvalidValue, match="threads"):
+        trainer(threads="mine")

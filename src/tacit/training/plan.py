@@ -253,7 +253,7 @@ class Plan:
 
 ASSUMPTIONS = (
     "data set, collate function, augment and loops of one's own accept any example, and treat it by itself",
-    "model and loss accept any example, and keep none in globals, files, other threads or processes",
+    "model and loss accept any example, and give none to globals, files, other threads or processes",
     "which examples a step saw, losses and gradient norms stay with the curator",
     "the weights at the start came from no private run but those counted here",
 )

@@ -23,6 +23,7 @@ from tacit.training.batches.memory import first_pair, fitting_batch
 from tacit.training.batches.views import Augment, joined, viewed
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.isolation.checking import mark_unsound, unsound
+from tacit.training.isolation.confinement import trusting_threads
 from tacit.training.parallel.distributed import process_group_of
 from tacit.training.parallel.turns import Turn
 from tacit.training.sampling import disordered
@@ -33,8 +34,12 @@ from tacit.training.step import PrivateDiagnostics
 class TrainingRun:
     """The steps of one run, each taken by :meth:`take` before :meth:`steps` gives the next."""
 
-    def __init__(self, state: RunState, checkpoint: Checkpoint | None, augment: Augment | None) -> None:
+    def __init__(
+        self, state: RunState, checkpoint: Checkpoint | None, augment: Augment | None,
+        *, trusted_threads: bool,
+    ) -> None:  # fmt: skip
         self.state, self.checkpoint = state, checkpoint
+        self._trusted_threads = trusted_threads
         self.finished = self.stopping = False
         self.diagnostics: PrivateDiagnostics | None = None
         self._augment = augment
@@ -226,7 +231,8 @@ class TrainingRun:
     def _finding_faults(self) -> Iterator[None]:
         """A fault found within takes the guarantee from the run, and from a model that it has changed."""
         try:
-            yield
+            with trusting_threads(self._trusted_threads):
+                yield
         except (NotIsolated, SelfTestFailed) as fault:
             self._fault = fault
             if self.state.taken:

@@ -23,6 +23,7 @@ from tacit.training.batches.views import Augment
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.gradients.losses import per_example
 from tacit.training.isolation.checking import check_model, check_sound
+from tacit.training.isolation.confinement import THREADS
 from tacit.training.parallel.distributed import process_group_of
 from tacit.training.parallel.turns import Turn
 from tacit.training.plan import Plan
@@ -81,6 +82,9 @@ class Trainer:
     ``examples``        "together": a batch goes through the model at once if the pass is proved to keep
                         its examples apart, and one by one if it cannot be proved. "alone": always one
                         by one, in a plain loop, whatever model and loss compute
+    ``threads``         "watched": a batch during which another thread of the program ran is computed one by
+                        one, for that thread may have computed with its examples. "trusted": threads that
+                        were there before the run leave the examples alone, as the guarantee assumes
     ``checkpoint``      a file to write the run to, every ``checkpoint_every`` steps (an epoch)
     ``earlier``         "composed": runs that the weights come from (:mod:`tacit.training.past`) are part of
                         the guarantee. "disjoint": they were on other people, which is then an assumption
@@ -115,6 +119,7 @@ class Trainer:
         schedule: Any = None,
         autocast: torch.dtype | None = None,
         examples: str = "together",
+        threads: str = "watched",
         callbacks: Iterable[Callback] = (),
         progress: bool | str | None = None,
         checkpoint: PATH | None = None,
@@ -145,7 +150,8 @@ class Trainer:
         place = None if file is None else file.place
         account = Account(plan, ledger, label, core.noise_kind, group, place, earlier)
         state = RunState(model, optimizer, schedule, averaged, account, core, group)
-        self._run = TrainingRun(state, file, augment)
+        trusted = _validate.choice("threads", threads, THREADS) == "trusted"
+        self._run = TrainingRun(state, file, augment, trusted_threads=trusted)
         self._progress = progress
         self.callbacks = tuple(callbacks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -42,6 +43,12 @@ from tacit.training.isolation.unproved import Unproved
 _FLAT = Flat()
 # How often a pass is run again that was disturbed by another thread, before its examples are run one by one.
 _AGAIN = 2
+_TOLD: set[str] = set()
+DISTURBED = (
+    "Another thread of this program ran while a batch was computed, and may have computed with its examples: "
+    "they are computed one by one, which is slow. If your threads leave the examples alone, say so with "
+    'Trainer(threads="trusted").'
+)
 
 
 def clipped_gradient_sum(
@@ -263,6 +270,9 @@ def _proved(
         pieces, losses, recording = _taped(parts, loss, inputs, targets, routes, entries, views)
         if not recording.disturbed:
             break
+    if recording.disturbed and DISTURBED not in _TOLD:
+        _TOLD.add(DISTURBED)
+        warnings.warn(DISTURBED, RuntimeWarning, stacklevel=2)
 
     def tiny(size: int) -> Recording:
         some, other = zeros((inputs, targets), size)

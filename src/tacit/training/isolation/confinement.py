@@ -11,8 +11,10 @@ with the examples, and what runs with PyTorch's dispatch switched off, it cannot
 - threads that were there before are watched by their processor time. One that ran may have computed with the
   examples: the pass is ``disturbed``, and proves nothing.
 
-Threads of IPython, of progress bars, of data loaders and of tacit itself are trusted to do their own work
-only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no orders from model code.
+Threads of IPython, of progress bars, of data loaders, of pytest-xdist and of tacit itself are trusted to do
+their own work only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no orders from model
+code. A program that has other threads of its own and knows that they leave the examples alone says so with
+:func:`trusting_threads`, as ``Trainer(threads="trusted")`` does.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -40,15 +43,28 @@ _ADDRESSES = {
     "ctypes.cdata", "ctypes.cdata/buffer", "ctypes.string_at", "ctypes.wstring_at", "ctypes.call_function",
     "ctypes.PyObj_FromPtr",
 }  # fmt: skip
-_TRUSTED = ("tacit.", "ipykernel.", "IPython.", "zmq.", "tornado.", "tqdm.", "torch.utils.data.")
+_TRUSTED = ("tacit.", "ipykernel.", "IPython.", "zmq.", "tornado.", "tqdm.", "torch.utils.data.", "execnet.")
+THREADS = ("watched", "trusted")
 
 _PASSES: dict[int, Confinement] = {}
 _KNOWN: WeakSet[threading.Thread] = WeakSet()
 _LOCK = threading.Lock()
+_LOCAL = threading.local()
 _init = torch._C._DisableTorchDispatch.__init__
 
 no_function_modes = torch._C.DisableTorchFunction
 """The switch of function modes, for tacit itself; model and loss are refused it."""
+
+
+@contextmanager
+def trusting_threads(trusted: bool) -> Iterator[None]:
+    """Within, threads that were there before a pass do not disturb it, if ``trusted``."""
+    before = getattr(_LOCAL, "trusted", False)
+    _LOCAL.trusted = trusted
+    try:
+        yield
+    finally:
+        _LOCAL.trusted = before
 
 
 def no_dispatch_modes() -> Any:
@@ -136,16 +152,26 @@ sys.addaudithook(_audited)
 def _clocks(me: int) -> dict[int, Any]:
     """The processor time of every thread of Python but this one and those that are trusted."""
     every = sys._current_frames()
-    if len(every) == 1:
+    if len(every) == 1 or getattr(_LOCAL, "trusted", False):
         return {}
     threads = {each.ident: each for each in threading.enumerate()}
     found: dict[int, Any] = {}
-    for ident in every:
+    for ident, frame in every.items():
         if ident != me:
             thread = threads.get(ident)
-            if thread is None or not _trusted(thread):
-                found[ident] = object() if thread is None else _clock(thread)
+            if thread is None:
+                if not _began_in(frame).startswith(_TRUSTED):
+                    found[ident] = object()
+            elif not _trusted(thread):
+                found[ident] = _clock(thread)
     return found
+
+
+def _began_in(frame: Any) -> str:
+    """The module whose function a thread runs that ``threading`` does not know."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _clock(thread: threading.Thread) -> Any:

@@ -51,6 +51,7 @@ _SIZING = {"tensor_split", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_
 _OUTLIVED: dict[int, StorageWeakRef] = {}
 # Storages that recorded operations computed from public values, and that outlived their pass, as caches do.
 _PUBLIC: dict[int, StorageWeakRef] = {}
+_CLEANED = {"again at": 256}
 _ACTIVE = threading.local()
 
 Place = tuple[Tensor | None, int]
@@ -80,6 +81,19 @@ def _state(generator: torch.Generator) -> bytes:
 def active() -> Recording | None:
     """The recording under way in this thread."""
     return getattr(_ACTIVE, "recording", None)
+
+
+def _forget_expired() -> None:
+    """Drop references to storages that are gone, once there are twice as many as were left the last time.
+
+    A reference keeps the address of its storage from being used again, so that a late clean-up harms nothing.
+    """
+    if len(_OUTLIVED) + len(_PUBLIC) < _CLEANED["again at"]:
+        return
+    for kept in (_OUTLIVED, _PUBLIC):
+        for key in [key for key, each in list(kept.items()) if each.expired()]:  # type: ignore[no-untyped-call]
+            kept.pop(key, None)
+    _CLEANED["again at"] = 2 * (len(_OUTLIVED) + len(_PUBLIC)) + 256
 
 
 class Recording(TorchDispatchMode):
@@ -154,9 +168,7 @@ class Recording(TorchDispatchMode):
         for number, reference in enumerate(self._held):
             if number not in self._foreign and not reference.expired():  # type: ignore[no-untyped-call]
                 (_OUTLIVED if self._tainted[number] else _PUBLIC)[reference.cdata] = reference
-        for kept in (_OUTLIVED, _PUBLIC):
-            for key in [key for key, each in list(kept.items()) if each.expired()]:  # type: ignore[no-untyped-call]
-                kept.pop(key, None)
+        _forget_expired()
         if self._confinement.fault is not None:
             raise self._confinement.fault
 
