@@ -81,6 +81,7 @@ class Checkpoint:
             )  # fmt: skip
         facts = json.loads(kept["checkpoint"])
         if "fault" in facts or past.is_void(facts["run"]):
-            raise unsound("The run of this checkpoint", facts.get("fault", "found by a trainer of this process"))
+            fault = facts.get("fault", "by another trainer of this process")
+            raise unsound("The run of this checkpoint", fault)
         facts["state"] = {name: saving.unpacked(value, tensors) for name, value in facts["state"].items()}
         state.restore(facts)

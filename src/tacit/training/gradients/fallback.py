@@ -104,7 +104,7 @@ def _loop(
     batch = {leaf.untyped_storage()._cdata for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)}
     # An example that sets a seed, or draws more or fewer numbers than another, does so for itself.
     seeds = torch.randint(1 << 62, (examples,)).tolist()
-    after = torch.default_generator.get_state(), random.getstate(), np.random.get_state()
+    after = torch.default_generator.get_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
     for number, seed in enumerate(seeds):
 
         def pick(leaf: Any, number: int = number) -> Any:
@@ -115,7 +115,7 @@ def _loop(
         found: Sequence[Tensor | None] = [None] * len(leaves)
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed % (1 << 32))
+        np.random.seed(seed % (1 << 32))  # noqa: NPY002
         try:
             names = {**storages, **{each.untyped_storage()._cdata: name for name, each in leaves.items()}}
             recording = Recording(tree.tensors(pair), names, held=state.holds, others=batch)
@@ -142,7 +142,7 @@ def _seeded_as(state: Tensor, python: Any, numpy: Any) -> None:
     """Put the generators back, so that the examples of the next part draw nothing that one of these left."""
     torch.default_generator.set_state(state)
     random.setstate(python)
-    np.random.set_state(numpy)
+    np.random.set_state(numpy)  # noqa: NPY002
 
 
 def check_losses(losses: Any, examples: int) -> None:

@@ -43,7 +43,9 @@ _LEAVING = {
 }  # fmt: skip
 # Functions that make a tensor of Python's values, and read, unseen by the dispatcher, those of tensors in it.
 _MAKING = {"tensor", "as_tensor", "asarray", "new_tensor", "scalar_tensor", "sparse_coo_tensor"}
-_NUMBERS = (bool, int, float, complex, str, range, type(None), np.generic, torch.dtype, torch.device, torch.layout)
+_NUMBERS = (
+    bool, int, float, complex, str, range, type(None), np.generic, torch.dtype, torch.device, torch.layout,
+)  # fmt: skip
 # Functions that read, likewise, whole numbers as places or lengths.
 _SIZING = {"tensor_split", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"}
 
