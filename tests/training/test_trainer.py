@@ -831,7 +831,7 @@ def test_images_go_through_in_parts_that_suit_a_cpu() -> None:
         assert made._run.state.core.physical_batch == most
 
 
-@pytest.fixture()
+@pytest.fixture
 def busy_thread() -> Iterator[None]:
     """A thread of the user's own program, which is never still for long."""
     stop = threading.Event()
