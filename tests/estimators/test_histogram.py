@@ -35,8 +35,8 @@ def made(X, targets, intercept=True, norm=None):
     return ScaledRows(np.asarray(X, float), np.asarray(targets, float), space)
 
 
-def task(loss, width, epsilon=1.0, delta=0.0, *, intercept=True, **more):
-    return Problem(loss, width, epsilon, delta, intercept=intercept, **more)
+def task(loss, width, epsilon=1.0, delta=0.0, *, intercept=True, rows=None, **more):
+    return Problem(loss, width, epsilon, delta, population=rows, intercept=intercept, **more)
 
 
 def targets(loss, rng, size):
