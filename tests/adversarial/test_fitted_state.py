@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression as PublicRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from adversarial.test_evaluation import moved
 from adversarial.test_model_files import forged
@@ -27,6 +29,7 @@ from tacit.estimators.linear.losses import Logistic
 from tacit.estimators.linear.model import LinearModel
 from tacit.estimators.linear.rows import BLOCK, ScaledRows, Space
 from tacit.evaluation import alone, evaluations_of, rowlocal
+from tacit.mechanisms import without_negatives
 from tacit.models import archive
 
 X = np.random.default_rng(1).normal(size=(200, 2))
@@ -166,6 +169,22 @@ def test_what_a_model_of_ours_holds_is_known_by_its_exact_class() -> None:
     assert alone.FORGETFUL in evaluate(model, X, Y, epsilon=1.0).guarantee.assumptions
 
 
+def named_by(step: str, feature: str) -> str:
+    """A function that somebody else wrote."""
+    return f"{step} {feature}"
+
+
+def test_functions_that_name_features_are_asked_in_predicting() -> None:
+    """Where the output is a frame they are called with the rows in reach, and may remember them."""
+    maker = ColumnTransformer([("scaled", StandardScaler(), [0, 1])], verbose_feature_names_out=named_by)
+    model = Pipeline([("maker", maker.set_output(transform="pandas")), ("model", DecisionTreeClassifier())])
+    model.fit(X, Y)
+    assert rowlocal.parts_with_products(model) is None
+    assert alone.FORGETFUL in evaluate(model, X[:20], Y[:20], epsilon=1.0).guarantee.assumptions
+    maker.verbose_feature_names_out = True
+    assert rowlocal.parts_with_products(model.fit(X, Y)) is not None
+
+
 class OtherSchema(Schema):
     """A schema with methods of its own."""
 
@@ -299,3 +318,13 @@ def test_lists_of_evaluations_are_shared_with_nothing_else(tmp_path: Path) -> No
     assert not evaluations_of(one)
     assert len(evaluations_of(other)) == 1
     assert len(archive.describe(path)["evaluations"]) == 1
+
+
+@pytest.mark.parametrize("total", [1.0, 3.0, 100.0])
+def test_counts_that_swallow_their_total_have_a_projection(total: float) -> None:
+    """With much noise the largest count less the total rounds to the largest count."""
+    counts = np.array([2.0**60, -(2.0**59), -(2.0**59), 0.0])
+    counts[3] = total
+    found = without_negatives(counts)
+    assert (found >= 0).all()
+    assert found.sum() <= 2.0**60

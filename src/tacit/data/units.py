@@ -75,7 +75,7 @@ def _key(unit: Any) -> Any:
             return None
         if isinstance(unit, (complex, np.complexfloating)):
             unit = unit.real if unit.imag == 0 else ("complex", unit.real, unit.imag)
-        if isinstance(unit, (bool, int, float, Decimal, Fraction, np.floating)):
+        if isinstance(unit, (bool, int, float, Decimal, Fraction, np.longdouble)):
             return "number", _exact(unit)
         if isinstance(unit, str):
             return "text", str.__str__(unit)
@@ -106,9 +106,9 @@ def _exact(number: Any) -> Any:
         sign, digits, exponent = number.as_tuple()
         whole = "".join(map(str, digits)).rstrip("0")
         return sign, whole, int(exponent) + len(digits) - len(whole)
-    if isinstance(number, np.floating) and not isinstance(number, float) and np.isfinite(number):
-        return Fraction(*number.as_integer_ratio())
-    if isinstance(number, (float, np.floating)):
-        number = float.__float__(number) if isinstance(number, float) else float(number)
+    if isinstance(number, np.longdouble):
+        return Fraction(*number.as_integer_ratio()) if np.isfinite(number) else float(number)
+    if isinstance(number, float):
+        number = float.__float__(number)
         return number if math.isinf(number) else Fraction(number)
     return Fraction(int.__int__(number) if isinstance(number, int) else number)

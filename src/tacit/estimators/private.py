@@ -252,7 +252,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """
         for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
             delattr(self, name)
-        vars(self).pop("_evaluations", []).clear()
+        self.__dict__.pop("_evaluations", []).clear()
 
     def _taken(self, X: Any, y: Any, units: Any) -> _Taken:
         """The rows in one form, by their types and shapes alone."""

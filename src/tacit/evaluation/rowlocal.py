@@ -90,11 +90,11 @@ _OTHERS = {
 """Classes that compare, look up and add in one order, or hand the rows on to their parts."""
 
 _NEVER_ASKED = {
-    "_curve_scorer", "cv", "cv_results_", "feature_name_combiner", "feature_names_out",
-    "param_distributions", "param_grid", "random_state", "refit", "score_func", "scorer_", "scoring",
-    "verbose_feature_names_out",
+    "_curve_scorer", "cv", "cv_results_", "param_distributions", "param_grid", "random_state", "refit",
+    "score_func", "scorer_", "scoring",
 }  # fmt: skip
-"""Attributes that fitting reads and predicting does not."""
+"""Attributes that fitting reads and predicting does not. Functions that name features are asked in predicting
+too, where the output is to be a frame."""
 
 _AS_THEY_ARE = (
     type(None), bool, int, float, complex, str, bytes, slice, range, datetime.date, type(pathlib.Path()),

@@ -24,5 +24,5 @@ def without_negatives(counts: ArrayLike) -> Float64:
         return np.zeros(cells.shape)
     falling = np.sort(cells, axis=None)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
-    kept = int(np.flatnonzero(falling > excess)[-1])
+    kept = int(np.flatnonzero(falling >= excess)[-1])
     return np.asarray(np.maximum(cells - excess[kept], 0.0))

@@ -123,7 +123,10 @@ class NoisyObjective(Place):
         self.event = events.Compose((made(multiplier), self._finish.event))
 
     def _reachable(self, wished: float) -> float:
-        """The gradient to stop at, in reach of float64 for a tilt of the size that there will be."""
+        """The gradient to stop at, in reach of float64 for a tilt of the size that there will be.
+
+        That is the expected size. The rounding of a longer tilt exceeds γ only where ε is below about 10⁻⁷.
+        """
         tilt = self.spread * math.sqrt(self.problem.size)
         return reachable(self.problem.loss, self.penalty, tilt, max(wished, REACHED), self._bound)
 
