@@ -16,6 +16,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import ibis
 import numpy as np
@@ -28,7 +29,8 @@ import pytest
 from contract.mends import Scene, mend, replacing
 from engines import THEIR_WARNINGS
 from tacit import Column, Schema, Unit
-from tacit.data import frames
+from tacit.data import files, frames
+from tacit.data import units as in_memory
 from tacit.data.cleaning import expressions
 from tacit.data.source import UNIT, PrivateSource, connect
 from tacit.errors import SourceMissing
@@ -364,3 +366,65 @@ def two_zeros(scene: Scene) -> None:
 def collation(scene: Scene) -> None:
     """Of five people the engine tells three apart."""
     assert units(connect(collated(COLLATIONS["column"]), SCHEMA)) == 5
+
+
+def wide_decimals(path: Path) -> Path:
+    """Two people whose numbers have 60 digits, and are the same float."""
+    numbers = [Decimal("123456789012345678901234567.89"), Decimal("123456789012345678901234567.88")]
+    file = path / "wide.parquet"
+    pq.write_table(pa.table({"who": pa.array(numbers, pa.decimal256(60, 5)), "c": ["a", "b"]}), file)
+    return file
+
+
+@mend(
+    13,
+    "decimals that DuckDB reads as floats",
+    twin=replacing(files, "_require_told_apart", lambda kinds, unit: None),
+)
+def decimals_of_a_file(scene: Scene) -> None:
+    file = wide_decimals(scene.path)
+    schema = Schema({"c": Column("category", categories=("a", "b"))}, unit=Unit("who"))
+    for source in (str(file), ibis.duckdb.connect().read_parquet(str(file))):
+        with pytest.raises(SourceMissing, match="cannot be the unit"):
+            connect(source, schema)
+    assert connect(str(file), Schema({"who": Column("number", bounds=(0, 1))}))
+
+
+MOMENTS: list[list[Any]] = [
+    [
+        pd.Timestamp("2020-01-01 00:00+00:00"),
+        pd.Timestamp("2020-01-01 01:00+01:00"),
+        datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+    ],
+    [
+        pd.Timestamp("2020-01-01"),
+        datetime.datetime(2020, 1, 1),
+        np.datetime64("2020-01-01T00:00:00", "ns"),
+        np.datetime64("2020-01-01T00:00:00", "s"),
+    ],
+    [pd.Timestamp("2020-01-01 00:00:00.000000001"), np.datetime64("2020-01-01T00:00:00.000000001", "ns")],
+    [datetime.datetime(2020, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))],
+    [datetime.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))],
+    [np.datetime64(1, "ns")],
+    [np.timedelta64(1, "ns")],
+    [1, 1.0],
+    [datetime.date(2020, 1, 1), np.datetime64("2020-01-01")],
+]
+"""People by the times that name them in memory, each of the several ways to write one time."""
+
+
+def by_class(unit: Any) -> Any:
+    """The old key: by the text of the class's own."""
+    if isinstance(unit, np.generic):
+        unit = unit.item()
+    return (type(unit).__name__, str(unit)) if unit == unit else None
+
+
+@mend(13, "times of several classes", twin=replacing(in_memory, "_moment", by_class))
+def times_in_memory(scene: Scene) -> None:
+    named = np.empty(sum(map(len, MOMENTS)), dtype=object)
+    named[:] = [time for times in MOMENTS for time in times]
+    whose = [person for person, times in enumerate(MOMENTS) for _ in times]
+    assert in_memory.unit_numbers(named).tolist() == whose
+    missing = np.array([pd.NaT, np.datetime64("NaT"), None], dtype=object)
+    assert in_memory.unit_numbers(missing).tolist() == [-1, -1, -1]

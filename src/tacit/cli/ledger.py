@@ -120,7 +120,7 @@ def export(
 ) -> None:
     """Write every entry of every dataset as a line of JSON, hashes included."""
     if out is not None:
-        spare(out, overwrite)
+        spare(out, overwrite, location)
     with ExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(location, dataset=Ledger.datasets_in(location)[0]))
         try:

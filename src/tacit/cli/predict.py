@@ -50,7 +50,7 @@ def predict(
     prediction learns something about that row.
     """
     if out is not None:
-        spare(out, overwrite)
+        spare(out, overwrite, model, source)
     with status(f"Predicting for {source}"):
         found = jobs.predict(model, source, proba=proba, delimiter=delimiter, inputs=inputs)
     deliver(_csv(found), out, "predictions")

@@ -19,7 +19,7 @@ from tacit import _validate, jobs
 from tacit.cli import options, spending
 from tacit.cli.common import deliver, described, pair, status, up
 from tacit.guarantee import Guarantee
-from tacit.jobs.files import reserved
+from tacit.jobs.files import reserved, spare
 from tacit.ledger import Ledger
 from tacit.tables.questions import CATALOGUE
 
@@ -59,6 +59,7 @@ def query(
     out: Annotated[
         Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
     ] = None,
+    overwrite: options.Overwrite = False,
     delimiter: options.Delimiter = ",",
     seed: options.Seed = None,
 ) -> None:
@@ -78,6 +79,8 @@ def query(
     charged or read, and the exit code is 2 if the budget would not suffice.
     """
     style = _style(format, out)
+    if out is not None:
+        spare(out, overwrite, source, schema, ledger)
     with jobs.plan_query(
         source, questions, schema=schema, ledger=ledger, epsilon=epsilon, delta=delta, dataset=dataset,
         confidence=confidence, delimiter=delimiter, random_state=seed,

@@ -20,6 +20,7 @@ from rich.table import Table
 from tacit.cli import options
 from tacit.data.headers import StoredColumn, column_names, files_at, is_parquet, stored_columns
 from tacit.errors import InvalidValue, SourceMissing
+from tacit.jobs.files import spare
 from tacit.schema import Column, Schema, key, quoted, write
 
 __all__ = ["app"]
@@ -67,6 +68,7 @@ def init(
     if out is None:
         typer.echo(text, nl=False)
         return
+    spare(out, overwrite, source)
     write(out, text, overwrite=overwrite)
     typer.echo(f"{out} waits for bounds and categories. Fill it in, then: tacit schema check {out}")
 

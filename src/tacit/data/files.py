@@ -101,18 +101,22 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 
 
 def tables_of(
-    connection: Any, paths: Sequence[str], delimiter: str, wanted: Collection[str | None]
+    connection: Any,
+    paths: Sequence[str],
+    delimiter: str,
+    wanted: Collection[str | None],
+    unit: Collection[str | None] = (),
 ) -> tuple[list[Part], Load]:
     """One table for all files that have the same columns, in the same order and of the same types.
 
-    Of Parquet files it has the ``wanted`` columns only. The second result is to be called before the tables
-    are read.
+    Of Parquet files it has the ``wanted`` columns only, of which ``unit`` tell people apart. The second
+    result is to be called before the tables are read.
     """
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\\':
         raise InvalidValue("delimiter", delimiter, "one character, such as ',' or ';'")
     alike: dict[_Layout, list[str]] = {}
     for path in paths:
-        alike.setdefault(_layout(path, delimiter, wanted), []).append(path)
+        alike.setdefault(_layout(path, delimiter, wanted, unit), []).append(path)
     parts: list[Part] = []
     loads: list[Load] = []
     for (mark, names, kinds), files in alike.items():
@@ -133,7 +137,9 @@ def tables_of(
     return parts, load_all
 
 
-def _layout(path: str, delimiter: str, wanted: Collection[str | None]) -> _Layout:
+def _layout(
+    path: str, delimiter: str, wanted: Collection[str | None], unit: Collection[str | None]
+) -> _Layout:
     lowered = path.lower()
     try:
         if lowered.endswith(_PARQUET):
@@ -143,6 +149,7 @@ def _layout(path: str, delimiter: str, wanted: Collection[str | None]) -> _Layou
                 leaves = [columns.column(place) for place in range(len(columns))]
                 old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
             kinds = {name: stored.field(name).type for name in stored.names if name in wanted}
+            _require_told_apart(kinds, unit)
             by_arrow = [_by_arrow(kind) or name in old for name, kind in kinds.items()]
             return None, tuple(kinds), tuple(zip(map(str, kinds.values()), by_arrow, strict=True))
         if lowered.endswith(_TEXT):
@@ -153,6 +160,14 @@ def _layout(path: str, delimiter: str, wanted: Collection[str | None]) -> _Layou
         reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise SourceMissing(f"{path!r} cannot be read{reason}.", _READABLE, path=path) from None
     raise SourceMissing(f"{path!r} is no kind of file that is known by its ending.", _READABLE, path=path)
+
+
+def _require_told_apart(kinds: Mapping[str, pa.DataType], unit: Collection[str | None]) -> None:
+    """Refuse decimals of more than 38 digits as a unit: DuckDB reads them as floats, two people as one."""
+    for name, kind in kinds.items():
+        if name in unit and pa.types.is_decimal(kind) and kind.precision > 38:
+            problem = f"Column {name!r} is stored as {kind}, which cannot be the unit."
+            raise SourceMissing(problem, "Store it as text, or with at most 38 digits.", column=name)
 
 
 def _header(path: str, delimiter: str) -> tuple[str, ...]:

@@ -220,7 +220,8 @@ def connect(
                 parts = [part]
             elif paths is not None:
                 wanted = names if stored is None else stored.used(names)
-                parts, load = tables_of(connection, paths, delimiter, wanted)
+                whom = [schema.unit.column] if stored is None else stored.used([schema.unit.column])
+                parts, load = tables_of(connection, paths, delimiter, wanted, whom)
                 named = all(path.lower().endswith((".parquet", ".pq")) for path in paths)
                 if stored is not None:
                     parts = [_itself(stored.on(table)) for table, _ in parts]

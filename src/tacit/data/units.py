@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -69,35 +70,48 @@ def _key(unit: Any) -> Any:
     """A key that two units share exactly if they are the same; None for no unit."""
     try:
         unit = single(unit)
+        if isinstance(unit, (np.datetime64, datetime.datetime)):
+            return _moment(unit)
+        if isinstance(unit, np.timedelta64) and isinstance(unit.item(), int):
+            return "duration", str(unit)
         if isinstance(unit, np.generic):
             unit = unit.item()
         if unit is None or bool(unit != unit):
             return None
-        if isinstance(unit, (complex, np.complexfloating)):
-            unit = unit.real if unit.imag == 0 else ("complex", unit.real, unit.imag)
-        if isinstance(unit, (bool, int, float, Decimal, Fraction, np.longdouble)):
+        if isinstance(unit, (bool, int, float, Decimal, Fraction)):
             return "number", _exact(unit)
-        if isinstance(unit, str):
-            return "text", str.__str__(unit)
-        if isinstance(unit, (bytearray, memoryview)):
-            unit = bytes(unit)
-        if isinstance(unit, datetime.datetime) and type(unit) is not datetime.datetime:
-            return "value", _plain_time(unit)
         if isinstance(unit, (list, tuple)):
             parts = tuple(("none",) if part is None else _key(part) for part in unit)
             return None if None in parts else ("several", parts)
         if type(unit) in _COMPARED:
-            return "value", unit
-        return type(unit).__name__, str.__str__(str(unit))
+            return "value", unit, 0
+        return ("text" if isinstance(unit, str) else type(unit).__name__), str.__str__(str(unit))
     except Exception:
         return None
 
 
-def _plain_time(time: Any) -> Any:
-    """A time of another class, such as pandas', as a plain one and the nanoseconds that it cannot hold."""
-    plain = datetime.datetime.fromisoformat(datetime.datetime.isoformat(time, timespec="microseconds"))
-    beyond = int(getattr(time, "nanosecond", 0))
-    return (plain, beyond) if beyond else plain
+def _moment(unit: Any) -> Any:
+    """A time, whose class does not matter: pandas and NumPy have their own, with nanoseconds.
+
+    With a zone it is the time in UTC: where clocks are turned back, the same hour comes twice.
+    """
+    if isinstance(unit, np.datetime64):
+        if np.isnat(unit):
+            return None
+        known = unit.item()
+        fine = np.datetime_data(unit.dtype) == ("ns", 1)
+        whole = unit.astype("datetime64[us]").item() if fine else known
+        if isinstance(whole, int):
+            return "time", str(unit)
+        return "value", whole, int(unit.astype(np.int64)) % 1000 if fine else 0
+    if unit != unit:
+        return None
+    parts = (unit.year, unit.month, unit.day, unit.hour, unit.minute, unit.second, unit.microsecond)
+    plain = datetime.datetime(*parts, tzinfo=unit.tzinfo, fold=unit.fold)
+    if plain.tzinfo is not None:
+        with suppress(OverflowError):
+            plain = plain.astimezone(datetime.UTC)
+    return "value", plain, getattr(unit, "nanosecond", 0)
 
 
 def _exact(number: Any) -> Any:
@@ -106,8 +120,6 @@ def _exact(number: Any) -> Any:
         sign, digits, exponent = number.as_tuple()
         whole = "".join(map(str, digits)).rstrip("0")
         return sign, whole, int(exponent) + len(digits) - len(whole)
-    if isinstance(number, np.longdouble):
-        return Fraction(*number.as_integer_ratio()) if np.isfinite(number) else float(number)
     if isinstance(number, float):
         number = float.__float__(number)
         return number if math.isinf(number) else Fraction(number)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tacit import _validate
+from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.jobs import books
 from tacit.jobs.job import Due, Job, Say, ledger_of, silent, whole
@@ -70,6 +71,8 @@ def plan_query(
     random_state: int | None = None,
 ) -> QueryJob:
     """Plan :func:`query`: parse the questions, find columns and noise; no row is read, nothing is charged."""
+    if isinstance(questions, str) or not questions:
+        raise InvalidValue("questions", questions, "a list of one question or more")
     _validate.epsilon(epsilon)
     _validate.delta(delta)
     _validate.open_probability("confidence", confidence)

@@ -7,6 +7,7 @@ import shlex
 from contextlib import ExitStack
 
 from tacit.errors import BudgetExceeded, LedgerMissing
+from tacit.jobs.files import files_of
 from tacit.ledger import Ledger, Payment
 from tacit.relations import Unit
 
@@ -42,13 +43,22 @@ def another(
 ) -> Payment:
     """The payment for other people's rows: the same, unless ``dataset`` names another budget."""
     own = payment.ledger
-    if own is None or dataset is None or dataset is own or dataset == own.dataset:
+    if own is None or dataset is None or dataset == own.dataset:
+        return payment
+    if isinstance(dataset, Ledger) and _same(dataset, own):
         return payment
     place = dataset if isinstance(dataset, Ledger) else ledger
     name = dataset.dataset if isinstance(dataset, Ledger) else dataset
     if isinstance(place, Ledger) and place is own:
         place = own.location
     return agreed(place, name, unit=unit, delta=0.0, label="test", stack=stack)
+
+
+def _same(one: Ledger, other: Ledger) -> bool:
+    """Whether charges to both are charges to one budget, however each was opened."""
+    return one.dataset == other.dataset and (
+        one.location == other.location or files_of(one.location) == files_of(other.location)
+    )
 
 
 def _opened(location: str | os.PathLike[str], dataset: str, unit: Unit, delta: float) -> Ledger:

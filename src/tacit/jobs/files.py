@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,23 +12,41 @@ from pathlib import Path
 
 from tacit.errors import TacitError
 from tacit.jobs.job import Say
+from tacit.ledger import Ledger
 
-__all__ = ["elsewhere", "kept", "rescued", "reserved", "spare", "writable"]
+__all__ = ["elsewhere", "files_of", "kept", "rescued", "reserved", "spare", "writable"]
 
 
-def spare(out: Path, overwrite: bool) -> None:
-    """Refuse a file that exists, unless it may be overwritten."""
-    if out.exists() and not overwrite:
+def spare(out: Path, overwrite: bool, *used: object) -> None:
+    """Refuse a file that exists, unless it may be overwritten; and in any case one that the job uses itself.
+
+    ``used`` are the ledgers and files of the job, as they were given: an answer in the place of the ledger
+    would forget what was spent.
+    """
+    if any(os.path.realpath(out) in files_of(one) for one in used):
+        raise TacitError(f"{out} is used by the job itself, and was left as it is.", "Name another file.")
+    if out.exists() and not out.is_dir() and not overwrite:
         raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add overwrite=True.")
 
 
-def writable(out: Path, overwrite: bool) -> None:
+def files_of(used: object) -> set[str]:
+    """The files meant by a ledger, a path or a pattern; none for anything else."""
+    if isinstance(used, Ledger):
+        used = used.location
+    if not isinstance(used, str | os.PathLike):
+        return set()
+    place = re.sub("^sqlite[^:]*:///", "", os.fsdecode(used))
+    return {os.path.realpath(file) for file in (place, *glob.glob(place, recursive=True))}
+
+
+def writable(out: Path, overwrite: bool, *used: object) -> None:
     """Find out that a file can be written before anything is spent, and leave no trace."""
-    spare(out, overwrite)
-    new = not out.exists()
+    spare(out, overwrite, *used)
+    target = Path(os.path.realpath(out))
+    new = not target.exists()
     _try(out)
     if new:
-        out.unlink()
+        target.unlink()
 
 
 @contextmanager
@@ -34,13 +55,14 @@ def reserved(out: Path | None) -> Iterator[None]:
     if out is None:
         yield
         return
-    new = not out.exists()
+    target = Path(os.path.realpath(out))
+    new = not target.exists()
     _try(out)
     try:
         yield
     except BaseException:
         if new:
-            out.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
         raise
 
 
@@ -55,13 +77,19 @@ def _try(out: Path) -> None:
 
 
 def kept(write: Callable[[Path, bool], None], out: Path, overwrite: bool, warn: Say) -> Path:
-    """Write what was paid for, and return where; if the file cannot be written, write another elsewhere."""
+    """Write what was paid for, and return where; if the file cannot be written, write another elsewhere.
+
+    An interruption, or an error that is not about the file, goes on once the model is written elsewhere.
+    """
     try:
         write(out, overwrite)
-    except TacitError as error:
+    except BaseException as error:
         place = elsewhere(out.name)
         write(place, True)
-        warn(f"{error.problem} The model was written to {place} instead.")
+        problem = error.problem if isinstance(error, TacitError) else f"{out} was not written."
+        warn(f"{problem} The model was written to {place} instead.")
+        if not isinstance(error, TacitError):
+            raise
         return place
     return out
 

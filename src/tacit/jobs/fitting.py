@@ -85,6 +85,9 @@ class FitJob(Job):
         from tacit import save
 
         test = self.test
+        for opened in (self._opened, None if test is None else test.opened):
+            if opened is not None:
+                opened.require_open()
         if test is not None and test.others:
             refuse_same_file(self.source, test.source)
         model = self._fitted(say)
@@ -194,7 +197,7 @@ def plan_fit(
         job = FitJob(os.fspath(source), maker, estimator, payment, told, trial)
         if out is not None:
             job.out, job.overwrite = Path(out), overwrite
-            files.writable(job.out, overwrite)
+            files.writable(job.out, overwrite, source, schema, ledger, test)
         job.find(delimiter, stack)
         return job.holding(stack)
 

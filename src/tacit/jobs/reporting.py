@@ -32,7 +32,7 @@ def report(
     shows about the data was charged when it was measured, or was measured on public rows.
     """
     place = Path(out)
-    spare(place, overwrite)
+    spare(place, overwrite, model, ledger, *compare)
     from tacit import load
 
     fitted, others = load(model), [(load(path), Path(path).name) for path in compare]

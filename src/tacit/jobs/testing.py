@@ -149,6 +149,11 @@ class RowTest(ModelTest):
         self.opened = prepare(self.source, self.schema, self.columns, delimiter=delimiter)
         stack.callback(self.opened.close)
 
+    def run(self, model: Any, say: Say) -> Evaluation:
+        """Charge, read, measure; a file that was closed is refused before the charge."""
+        self.opened.require_open()
+        return super().run(model, say)
+
     def _public(self) -> dict[str, Any]:
         """Bounds of the target, the groups' categories, and whether units have several rows."""
         return {

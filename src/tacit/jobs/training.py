@@ -65,7 +65,7 @@ def plan_train(
     _validate.count("population", population, 1)
     testing.check_options(test, test_epsilon, test_public, test_dataset)
     saved, page, run = (None if path is None else Path(path) for path in (out, report, checkpoint))
-    _check_files(saved, page, run, resume, overwrite)
+    _check_files(saved, page, run, resume, overwrite, [source, images, labels, test, ledger])
     from tacit.models.registry import SAFETENSORS, require
 
     require(SAFETENSORS)
@@ -124,14 +124,19 @@ def train(job: TrainJob) -> Trained:
 
 
 def _check_files(
-    out: Path | None, report: Path | None, checkpoint: Path | None, resume: bool, overwrite: bool
+    out: Path | None,
+    report: Path | None,
+    checkpoint: Path | None,
+    resume: bool,
+    overwrite: bool,
+    used: Sequence[object],
 ) -> None:
     given = [path.resolve() for path in (out, report, checkpoint) if path is not None]
     if len(set(given)) != len(given):
         raise TacitError("out=, report= and checkpoint= name the same file.", "Name different files.")
     for path in (out, report):
         if path is not None:
-            files.writable(path, overwrite)
+            files.writable(path, overwrite, *used)
     if resume and (checkpoint is None or not checkpoint.exists()):
         missing = "no checkpoint=" if checkpoint is None else f"no file {checkpoint}"
         raise TacitError(f"There is {missing} to go on from.", "Leave resume= out to begin a run.")

@@ -122,7 +122,8 @@ class Table(TableQuestions):
         text = question.label or question.written or question.asked
         restricted = " where " in text
         complete = question.where is None or restricted or (not question.label and question.written)
-        shown = [*self.conditions, *(() if complete else (str(question.where),))]
+        given = [*self.conditions, *(() if complete else (str(question.where),))]
+        shown = [" ".join(one.split()) for one in given]
         if restricted or len(shown) > 1:
             shown = [f"({one})" if " or " in one.lower() else one for one in shown]
         joined = " and ".join(shown)

@@ -77,7 +77,8 @@ class Expression:
     def __str__(self) -> str:
         from ibis import Deferred
 
-        return repr(self.given) if isinstance(self.given, Deferred) else "a condition"
+        shown = repr(self.given) if isinstance(self.given, Deferred) else ""
+        return shown if shown and shown.isprintable() else "a condition"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Grouped(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._keep("by", () if self.by is None else column_names(self.by))
+        self._keep("by", () if self.by is None or self.by == () else column_names(self.by))
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ __all__ = [
     "Kind",
     "argument",
     "name_text",
+    "named_by",
     "plain",
 ]
 
@@ -62,6 +63,13 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     return tuple(map(plain, value)) if isinstance(value, list | tuple) else value
+
+
+def named_by(value: Any) -> Any:
+    """The name of a column, or the names of several, however they are quoted."""
+    if isinstance(value, tuple):
+        return tuple(map(named_by, value))
+    return value.name if isinstance(value, Name) else value
 
 
 def name_text(name: str) -> str:

@@ -24,11 +24,13 @@ from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.tables.language.condition import Expression
 from tacit.tables.language.grammar import Parser, condition_of
-from tacit.tables.language.kinds import COLUMNS, NUMBER, Kind, argument, name_text, plain
+from tacit.tables.language.kinds import COLUMN, COLUMNS, NUMBER, Kind, argument, name_text, named_by, plain
 
 __all__ = ["Catalogue", "Question", "column_names", "read"]
 
 LONGEST_LABEL = 200
+LARGEST_WEIGHT = 1e100
+"""Sums of weights must not overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,8 @@ class Question:
     """The share of a batch, compared with questions of weight 1; a question asked alone gets everything."""
     label: str | None = field(default=None, compare=False)
     """How the charge is called in the ledger, if not by the text of the question."""
-    written: str = field(default="", compare=False, repr=False)
-    """The text that the question was read from, if it was."""
+    written: str = field(default="", init=False, compare=False, repr=False)
+    """The text that the question was read from, if it was; not that of a copy with something replaced."""
 
     name: ClassVar[str]
     """The statistic, as the grammar and the methods of a table call it: ``count_units`` of ``CountUnits``."""
@@ -62,6 +64,10 @@ class Question:
         elif self.where is not None and not isinstance(self.where, Expression):
             self._keep("where", Expression(self.where))
         self._keep("weight", _validate.positive("weight", self.weight))
+        if self.weight > LARGEST_WEIGHT:
+            raise InvalidValue("weight", self.weight, f"at most {LARGEST_WEIGHT:g}")
+        if self.label is not None and not isinstance(self.label, str):
+            raise InvalidValue("label", self.label, "text")
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -172,7 +178,9 @@ def read(text: str, catalogue: Catalogue, defaults: Mapping[str, Any]) -> Questi
         options["by"] = by
     written = " ".join(text.split())
     shortened = written if len(written) <= LONGEST_LABEL else written[: LONGEST_LABEL - 1] + "…"
-    return kind(**options, where=where, written=shortened)
+    question = kind(**options, where=where)
+    question._keep("written", shortened)
+    return question
 
 
 def _statistic(parser: Parser, catalogue: Catalogue) -> type[Question]:
@@ -225,4 +233,5 @@ def _fit(parser: Parser, kind: type[Question], given: list[tuple[str, Any]]) -> 
         raise wrong
     if not all(kind_of(known[name]).accepts(value) for name, value in found.items()):
         raise wrong
-    return {name: plain(value) for name, value in found.items()}
+    names = {name for name in found if kind_of(known[name]) in (COLUMN, COLUMNS)}
+    return {name: named_by(value) if name in names else plain(value) for name, value in found.items()}

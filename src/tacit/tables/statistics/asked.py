@@ -30,6 +30,8 @@ MOST_GROUPS = 10_000_000
 
 def statistic_of(question: Question, table: Table) -> Statistic:
     """The statistic that answers a question about a table; refused if the schema does not allow it."""
+    if not isinstance(question, Question):
+        raise InvalidValue("question", question, "one of tacit.tables.questions, or its text")
     schema, where = table.schema, table.condition(question.where)
     match question:
         case ask.Count():
