@@ -78,8 +78,12 @@ def _key(unit: Any) -> Any:
             unit = unit.item()
         if unit is None or bool(unit != unit):
             return None
-        if isinstance(unit, (bool, int, float, Decimal, Fraction)):
+        if isinstance(unit, (complex, np.complexfloating)):
+            unit = unit.real if unit.imag == 0 else ("complex", unit.real, unit.imag)
+        if isinstance(unit, (bool, int, float, Decimal, Fraction, np.longdouble)):
             return "number", _exact(unit)
+        if isinstance(unit, (bytearray, memoryview)):
+            unit = bytes(unit)
         if isinstance(unit, (list, tuple)):
             parts = tuple(("none",) if part is None else _key(part) for part in unit)
             return None if None in parts else ("several", parts)
@@ -120,6 +124,8 @@ def _exact(number: Any) -> Any:
         sign, digits, exponent = number.as_tuple()
         whole = "".join(map(str, digits)).rstrip("0")
         return sign, whole, int(exponent) + len(digits) - len(whole)
+    if isinstance(number, np.longdouble):
+        return Fraction(*number.as_integer_ratio()) if np.isfinite(number) else float(number)
     if isinstance(number, float):
         number = float.__float__(number)
         return number if math.isinf(number) else Fraction(number)
