@@ -101,7 +101,7 @@ class Training:
 
     @property
     def noise(self) -> str:
-        return self.trainer()._noise
+        return self.trainer()._run.state.core.noise_kind
 
     def trainer(self, ledger: Ledger | None = None, **options: Any) -> Trainer:
         model = Coordinates()
