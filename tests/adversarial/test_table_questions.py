@@ -101,3 +101,19 @@ def test_the_largest_weights_add_up(table: tables.Table) -> None:
     with table.batch(epsilon=0.1) as batch:
         found = [batch.ask(Count(weight=1e100)) for _ in range(4)]
     assert [release.guarantee.epsilon for release in found] == pytest.approx([0.025] * 4)
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_population_of_nobody_is_a_population(tmp_path: Path, known: int) -> None:
+    """A declared number of rows that is wrong makes an answer wrong, and no question fail."""
+    schema = Schema({"x": Column("number", bounds=(0, 2), missing=1.0)}, population=known)
+    with (
+        Ledger.open(tmp_path / "study.db", Budget(epsilon=10.0)) as ledger,
+        tables.open(pd.DataFrame({"x": [1.0, None]}), schema=schema, ledger=ledger) as opened,
+    ):
+        batch = opened.batch(epsilon=1.0)
+        release = batch.mean("x")
+        batch.plan()
+        batch.run()
+        low, high = release.interval()
+        assert low <= release.value <= high

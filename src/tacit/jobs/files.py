@@ -23,10 +23,10 @@ def spare(out: Path, overwrite: bool, *used: object) -> None:
     ``used`` are the ledgers and files of the job, as they were given: an answer in the place of the ledger
     would forget what was spent.
     """
-    if any(os.path.realpath(out) in files_of(one) for one in used):
-        raise TacitError(f"{out} is used by the job itself, and was left as it is.", "Name another file.")
     if out.exists() and not out.is_dir() and not overwrite:
         raise TacitError(f"{out} exists and was left as it is.", "Name another file, or add overwrite=True.")
+    if any(os.path.realpath(out) in files_of(one) for one in used):
+        raise TacitError(f"{out} is used by the job itself, and was left as it is.", "Name another file.")
 
 
 def files_of(used: object) -> set[str]:

@@ -73,7 +73,7 @@ class Table(TableQuestions):
         return ("what the schema says was known without the data", *self.source.assumptions)
 
     def population_of(self, column: str) -> int | None:
-        """The number of values in the column, if it is public: n, where every row has a value."""
+        """The number of values in the column, if it is public and not 0: n, where every row has a value."""
         known = self.schema[column]
         every_row_counts = (
             self.unit.column is None
@@ -81,7 +81,7 @@ class Table(TableQuestions):
             and known.missing is not None
             and (known.categories is None or known.type == "boolean")
         )
-        return self.schema.population if every_row_counts else None
+        return self.schema.population or None if every_row_counts else None
 
     def filter(self, *conditions: Any) -> Table:
         """The rows that meet all conditions, each a text or a row-by-row Ibis expression.

@@ -330,7 +330,7 @@ def _each(stored: Array, read: Callable[[Any], Any], absent: Any, dtype: Any) ->
     values = stored.tolist()
     if stored.dtype.kind == "M":
         values = [value if isinstance(value, datetime.date) else None for value in values]
-    kinds = set(map(type, values))
+    kinds = _types_of(values)
     if not kinds <= _PLAIN:
         return np.fromiter(map(found, values), dtype, len(values))
     if len(kinds - {type(None)}) <= 1:
@@ -341,6 +341,14 @@ def _each(stored: Array, read: Callable[[Any], Any], absent: Any, dtype: Any) ->
     keys = list(zip(map(type, values), values, strict=True))
     read_once = {key: found(key[1]) for key in set(keys)}
     return np.fromiter(map(read_once.__getitem__, keys), dtype, len(keys))
+
+
+def _types_of(values: list[Any]) -> set[type]:
+    """The types of the values; a class may raise when it is looked up, and is then like no other."""
+    try:
+        return set(map(type, values))
+    except Exception:
+        return {object}
 
 
 def _decimals(texts: list[Any], read: Callable[[Any], Any]) -> list[float] | None:
