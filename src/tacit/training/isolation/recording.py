@@ -373,9 +373,10 @@ class _Reading(TorchFunctionMode):
             or any(isinstance(each, Tensor) and self.recording.tainted(each) for each in args)
         ):
             raise Unproved
-        if name in _MAKING and not (name in _COPYING and args and isinstance(args[0], Tensor)):
-            if self._tells((args[name == "new_tensor" :], *(kwargs or {}).values())):
-                raise Unproved
+        copied = name in _COPYING and args and isinstance(args[0], Tensor)
+        made_of = (args[name == "new_tensor" :], *(kwargs or {}).values()) if name in _MAKING else ()
+        if not copied and self._tells(made_of):
+            raise Unproved
         if name in _SIZING and any(map(self._counts, (*args[1:], *(kwargs or {}).values()))):
             raise Unproved
         # A tensor that vmap has wrapped is not to be put in place of a plain one.
@@ -390,7 +391,7 @@ class _Reading(TorchFunctionMode):
         if isinstance(value, Tensor):
             return self.recording.tainted(value)
         if isinstance(value, np.ndarray):
-            return value.dtype == object
+            return bool(value.dtype == object)
         return not isinstance(value, _NUMBERS)
 
     def _counts(self, value: Any) -> bool:
