@@ -43,6 +43,7 @@ _LEAVING = {
 }  # fmt: skip
 # Functions that make a tensor of Python's values, and read, unseen by the dispatcher, those of tensors in it.
 _MAKING = {"tensor", "as_tensor", "asarray", "new_tensor", "scalar_tensor", "sparse_coo_tensor"}
+_COPYING = {"tensor", "as_tensor", "asarray"}
 _NUMBERS = (
     bool, int, float, complex, str, range, type(None), np.generic, torch.dtype, torch.device, torch.layout,
 )  # fmt: skip
@@ -384,7 +385,9 @@ class _Reading(TorchFunctionMode):
             or any(isinstance(each, Tensor) and self.recording.tainted(each) for each in args)
         ):
             raise Unproved
-        if name in _MAKING and self._tells((args[name == "new_tensor" :], *(kwargs or {}).values())):
+        copied = name in _COPYING and args and isinstance(args[0], Tensor)
+        made_of = (args[name == "new_tensor" :], *(kwargs or {}).values()) if name in _MAKING else ()
+        if not copied and self._tells(made_of):
             raise Unproved
         if name in _SIZING and any(map(self._counts, (*args[1:], *(kwargs or {}).values()))):
             raise Unproved
@@ -400,7 +403,7 @@ class _Reading(TorchFunctionMode):
         if isinstance(value, Tensor):
             return self.recording.tainted(value)
         if isinstance(value, np.ndarray):
-            return value.dtype == object
+            return bool(value.dtype == object)
         return not isinstance(value, _NUMBERS)
 
     def _counts(self, value: Any) -> bool:

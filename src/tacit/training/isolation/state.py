@@ -339,8 +339,8 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 _HEAP = 1 << 9
-_SHARED = types.FunctionType | list | dict | set | deque | Tensor
-_CDATA = ctypes.c_int.__mro__[-2]
+_SHARED = (types.FunctionType, list, dict, set, deque, Tensor)
+_CDATA: Any = ctypes.c_int.__mro__[-2]
 
 
 @functools.cache
