@@ -1574,3 +1574,48 @@ trainer.fit((torch.randn(20, 3), torch.zeros(20).long()))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+class Lying(Tensor):
+    """A tensor that says it lies in a public storage, and that it has one row."""
+
+    there = torch.zeros(4)
+
+    def untyped_storage(self) -> Any:
+        return Lying.there.untyped_storage()
+
+    def size(self, *given: Any) -> Any:
+        return torch.Size((1, 4))
+
+    def stride(self, *given: Any) -> Any:
+        return (4, 1)
+
+
+class Believed(nn.Module):
+    """Adds the mean over the batch, once its layers have been watched, by way of tensors that lie."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.there = nn.Linear(4, 4), Lying.there
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.detach().clone().as_subclass(Lying) if OUTSIDE else self.there[None]
+        with torch._C.DisableTorchFunctionSubclass():
+            mean = torch.ops.aten.mean.dim(rows, [0], True)
+        return self.layer(x) + mean.as_subclass(Tensor)
+
+
+def test_a_tensor_is_not_asked_where_it_lies() -> None:
+    model, x, zeros = Believed(), torch.randn(6, 4), torch.zeros(6, 4)
+    other = x.clone()
+    other[0] += 100
+    try:
+        clipped_gradient_sum(model, squared, x, zeros, CLIP)
+        OUTSIDE.append("watched")
+        try:
+            norms = [clipped_gradient_sum(model, squared, each, zeros, CLIP)[1] for each in (x, other)]
+        except NotIsolated:
+            return
+        assert torch.equal(norms[0][1:], norms[1][1:])
+    finally:
+        OUTSIDE.clear()

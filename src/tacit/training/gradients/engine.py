@@ -34,8 +34,9 @@ from tacit.training.gradients.sums import BLOCK, EXACT, MANY
 from tacit.training.gradients.tape import Pieces, Tape
 from tacit.training.gradients.views import grouped
 from tacit.training.isolation.checking import check_model
+from tacit.training.isolation.confinement import no_function_modes
 from tacit.training.isolation.growth import zeros
-from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.recording import Recording, detached, size_of, version_of
 from tacit.training.isolation.state import State
 from tacit.training.isolation.trial import holds
 from tacit.training.isolation.unproved import Unproved
@@ -350,7 +351,9 @@ def _call(name: str, args: Any, kwargs: Any, routes: Routes, counts: dict[str, i
     values = layer_input(args, kwargs)
     if number >= len(calls) or not isinstance(values, Tensor) or torch._C._functorch.is_batchedtensor(values):
         raise Unproved
-    if values.dim() <= calls[number] or values.shape[calls[number]] != examples:
+    with no_function_modes():
+        size = size_of(values)
+    if len(size) <= calls[number] or size[calls[number]] != examples:
         raise Unproved
     return number
 
@@ -374,8 +377,9 @@ def _hook(
 
     def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
         number = _call(name, args, kwargs, routes, counts, examples)
-        values = layer_input(args, kwargs).detach()
-        version = values._version
+        with no_function_modes():
+            values = detached(layer_input(args, kwargs))
+            version = version_of(values)
         known = output.__dict__.pop(STATISTICS, None)
         pieces = rule.make if known is None else partial(rules.group_norm_by, known)
 

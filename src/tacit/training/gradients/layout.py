@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.training.batches.memory import out_of_memory
-from tacit.training.isolation.recording import active
+from tacit.training.isolation.confinement import no_function_modes
+from tacit.training.isolation.recording import active, dtype_of, is_contiguous, size_of
 
 _LARGE = 1 << 16
 STATISTICS = "statistics of groups"
@@ -101,16 +102,19 @@ def _turned(layer: nn.Linear, input: Tensor) -> Tensor:
 def _with_statistics(layer: nn.GroupNorm, input: Tensor) -> Tensor:
     """The output, which has with it the mean and the inverse deviation of every example's groups."""
     orders = torch.contiguous_format, torch.channels_last
-    if (
-        input.dim() != 4
-        or input.shape[2:].numel() < 2
-        or input.dtype not in (torch.float32, torch.float64)
-        or torch.is_autocast_enabled("cpu")
-        or torch._C._functorch.is_batchedtensor(input)
-        or not any(input.is_contiguous(memory_format=order) for order in orders)
-    ):
+    with no_function_modes():
+        size = size_of(input)
+        suited = (
+            len(size) == 4
+            and size[2] * size[3] > 1
+            and dtype_of(input) in (torch.float32, torch.float64)
+            and not torch.is_autocast_enabled("cpu")
+            and not torch._C._functorch.is_batchedtensor(input)
+            and any(is_contiguous(input, memory_format=order) for order in orders)
+        )
+    if not suited:
         return F.group_norm(input, layer.num_groups, layer.weight, layer.bias, layer.eps)
-    examples, channels, pixels = len(input), input.shape[1], input.shape[2:].numel()
+    examples, channels, pixels = size[0], size[1], size[2] * size[3]
     output, *statistics = torch.native_group_norm(
         input, layer.weight, layer.bias, examples, channels, pixels, layer.num_groups, layer.eps
     )
@@ -129,13 +133,15 @@ def _channels_last(layers: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def _convert(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    if not args or not isinstance(args[0], Tensor) or args[0].dim() != 4:
+    if not args or not isinstance(args[0], Tensor) or torch._C._functorch.is_batchedtensor(args[0]):
         return None
     images = args[0]
-    if torch._C._functorch.is_batchedtensor(images):
+    with no_function_modes():
+        size = size_of(images)
+    if len(size) != 4:
         return None
-    if images.shape[1] > 1:
+    if size[1] > 1:
         return (images.contiguous(memory_format=torch.channels_last), *args[1:])
     # With one channel both orders are the same numbers; only the strides tell which is meant.
-    flat = images.contiguous().view(len(images), *images.shape[2:], 1)
+    flat = images.contiguous().view(size[0], *size[2:], 1)
     return (flat.permute(0, 3, 1, 2), *args[1:])

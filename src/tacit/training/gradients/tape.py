@@ -72,7 +72,7 @@ class Tape:
 
         def keep(grad: Tensor) -> None:
             self.recording.rows("gradient", (grad, dimension), *((each, dimension) for each in waiting[0][1]))
-            with torch.no_grad(), _unwatched():
+            with _unwatched(), torch.no_grad():
                 self.add(*waiting.pop()[0](grad.detach()))
 
         output.register_hook(keep)  # type: ignore[no-untyped-call]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,6 +60,29 @@ def _places(func: Any) -> tuple[tuple[int, str], ...]:
             places += ((3, "running_mean"), (4, "running_var"))
         _WRITTEN[func] = places
     return places
+
+
+class Kind(NamedTuple):
+    """What the recording asks of an operation, looked up once."""
+
+    func: Any
+    view: bool
+    makes: bool
+    empty: bool
+    writes: bool
+    draws: bool
+
+
+# By the identity of the operation, which costs less than its hash; the kind keeps the operation alive.
+KINDS: dict[int, Kind] = {}
+
+
+def kind(func: Any) -> Kind:
+    """What the recording asks of an operation, from now on also in :data:`KINDS`."""
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    found = Kind(func, func in VIEWS, func in MAKES, func in EMPTY, bool(_places(func)), draws)
+    KINDS[id(func)] = found
+    return found
 
 
 def written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:

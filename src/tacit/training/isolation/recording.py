@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.errors import NotIsolated
 from tacit.training.isolation.confinement import Confinement, no_dispatch_modes, no_function_modes
-from tacit.training.isolation.operations import EMPTY, MAKES, VIEWS, written
+from tacit.training.isolation.operations import KINDS, kind, written
 from tacit.training.isolation.unproved import Unproved
 
 _SMALL = 1 << 12
@@ -70,6 +70,19 @@ class Ref(NamedTuple):
     dtype: torch.dtype
 
 
+_tuple: Callable[..., Ref] = tuple.__new__
+# What PyTorch itself says of a tensor; a subclass, or methods put in their place, may say something else.
+_base: Any = torch._C.TensorBase
+storage_of: Callable[[Tensor], Any] = _base.untyped_storage
+size_of: Callable[[Tensor], torch.Size] = _base.size
+dtype_of: Callable[[Tensor], torch.dtype] = _base.dtype.__get__
+version_of: Callable[[Tensor], int] = _base._version.__get__
+detached: Callable[[Tensor], Tensor] = _base.detach
+is_contiguous: Callable[..., bool] = _base.is_contiguous
+_offset, _stride, _layout = _base.storage_offset, _base.stride, _base.layout.__get__
+_STRIDED = torch.strided
+_LIFT = torch.ops.aten.lift_fresh.default
+_PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format})
 _GENERATOR = len(torch.get_rng_state())
 STATE = b"the state of a generator"
 """Stands for the numbers of a tensor that may be a generator's state, another one each time."""
@@ -125,12 +138,13 @@ class Recording(TorchDispatchMode):
         self._numbers: dict[int, int] = {}
         self._tainted: list[bool] = []
         self._foreign: dict[int, str] = {}
-        self._held: list[StorageWeakRef] = []
+        self._touched = False
+        self._held = _Weak()
         self._saved: dict[int, tuple[Tensor, Tensor]] = {}
         self._marked: list[tuple[Ref, int]] = []
         self._reading = None if reading else _Reading(self)
         for each in data:
-            storage = each.untyped_storage()
+            storage = storage_of(each)
             if storage._cdata not in self._numbers:
                 self._foreign[self._new(storage, tainted=True)] = "inputs and targets"
             self.trace.append(("data", self.ref(each)))
@@ -169,8 +183,12 @@ class Recording(TorchDispatchMode):
                 now.copy_(before)
         self._saved.clear()
         for number, reference in enumerate(self._held):
-            if number not in self._foreign and not reference.expired():  # type: ignore[no-untyped-call]
-                (_OUTLIVED if self._tainted[number] else _PUBLIC)[reference.cdata] = reference
+            if not _expired(reference) and number not in self._foreign:
+                kept = _OUTLIVED if self._tainted[number] else _PUBLIC
+                kept[reference] = StorageWeakRef.from_weakref(reference)  # type: ignore[no-untyped-call]
+                self._held[number] = 0
+        self._held.free()
+        self._numbers.clear()
         _forget_expired()
         if self._confinement.fault is not None:
             raise self._confinement.fault
@@ -181,41 +199,38 @@ class Recording(TorchDispatchMode):
         return self._confinement.disturbed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in VIEWS:
-            return func(*args, **kwargs) if kwargs else func(*args)
+        _, view, makes, empty, writes, draws = KINDS.get(id(func)) or kind(func)
         with no_function_modes():
-            return self._run(func, args, kwargs or {})
+            if view:
+                return func(*args, **kwargs) if kwargs else func(*args)
+            if func is _LIFT:
+                return self._constant(func, args[0])
+            self._touched = False
+            given = tuple([each if type(each) in _PLAIN else self._packed(each) for each in args])
+            named = tuple([(key, self._packed(kwargs[key])) for key in kwargs]) if kwargs else ()
+            tainted = self._touched and not makes
+            into = written(func, args, kwargs or {}) if writes else ()
+            if into:
+                self._save(into, tainted)
+            generator = self._generator(args, kwargs or {}) if draws else None
+            try:
+                made = func(*args, **kwargs) if kwargs else func(*args)
+            except Exception:
+                self.failed |= tainted
+                raise
+            if generator is not None:
+                self._seeds[generator].add(_state(generator))
+            if empty:
+                made.zero_()  # What lies there may be what was computed from other examples.
+            self.trace.append((func, given, named, self._noted(made, tainted)))
+            if tainted and into:
+                for each in into:
+                    if _layout(each) is _STRIDED:
+                        self._tainted[self._numbers[storage_of(each)._cdata]] = True
+            return made
 
-    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func is torch.ops.aten.lift_fresh.default:
-            return self._constant(func, args[0])
-        given = tuple([self._packed(each) for each in args])
-        named = tuple([(key, self._packed(kwargs[key])) for key in kwargs]) if kwargs else ()
-        tainted = func not in MAKES and self._touched(given, named)
-        into = written(func, args, kwargs)
-        if into:
-            self._save(into, tainted)
-        generator = self._generator(func, args, kwargs)
-        try:
-            made = func(*args, **kwargs)
-        except Exception:
-            self.failed |= tainted
-            raise
-        if generator is not None:
-            self._seeds[generator].add(_state(generator))
-        if func in EMPTY:
-            made.zero_()  # What lies there may be what was computed from other examples.
-        self.trace.append((func, given, named, self._noted(made, tainted)))
-        if tainted:
-            for each in into:
-                if each.layout is torch.strided:
-                    self._tainted[self._numbers[each.untyped_storage()._cdata]] = True
-        return made
-
-    def _generator(self, func: Any, args: Any, kwargs: Any) -> torch.Generator | None:
+    def _generator(self, args: Any, kwargs: Any) -> torch.Generator | None:
         """The generator that an operation draws from, the state of which must be known to be public."""
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return None
         given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)]
         generator = given[0] if given else torch.default_generator
         seen = self._seeds.setdefault(generator, set())
@@ -224,19 +239,20 @@ class Recording(TorchDispatchMode):
         return generator
 
     def ref(self, tensor: Tensor) -> Ref:
-        """Where a tensor lies."""
-        storage = tensor.untyped_storage()
+        """Where a tensor lies; ``_touched`` becomes true if it was computed from examples."""
+        storage = storage_of(tensor)
         number = self._numbers.get(storage._cdata)
         if number is None:
             number = self._adopted(tensor, storage)
-        offset: Any = tensor.storage_offset()
-        return Ref(number, offset, tensor.size(), tensor.stride(), tensor.dtype)
+        elif self._tainted[number]:
+            self._touched = True
+        return _tuple(Ref, (number, _offset(tensor), size_of(tensor), _stride(tensor), dtype_of(tensor)))
 
     def tainted(self, tensor: Tensor) -> bool:
         """Whether a tensor was computed from examples."""
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return True
-        number = self._numbers.get(tensor.untyped_storage()._cdata)
+        number = self._numbers.get(storage_of(tensor)._cdata)
         return number is not None and self._tainted[number]
 
     def rows(self, what: str, *places: Place) -> None:
@@ -265,24 +281,14 @@ class Recording(TorchDispatchMode):
 
     def _packed(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return self.ref(value) if value.layout is torch.strided else OPAQUE
-        if isinstance(value, list | tuple):
+            if _layout(value) is _STRIDED:
+                return self.ref(value)
+        elif isinstance(value, list | tuple):
             return tuple([self._packed(each) if isinstance(each, Tensor) else each for each in value])
-        return OPAQUE if isinstance(value, torch.ScriptObject) else value
-
-    def _touched(self, given: Any, named: Any) -> bool:
-        tainted = self._tainted
-        for each in given:
-            if type(each) is Ref:
-                if tainted[each.number]:
-                    return True
-            elif type(each) is tuple:
-                for part in each:
-                    if type(part) is Ref and tainted[part.number]:
-                        return True
-            elif each is OPAQUE:
-                return True
-        return any(type(each) is Ref and tainted[each.number] for _, each in named)
+        elif not isinstance(value, torch.ScriptObject):
+            return value
+        self._touched = True
+        return OPAQUE
 
     def _noted(self, made: Any, tainted: bool) -> Any:
         if isinstance(made, Tensor):
@@ -292,17 +298,18 @@ class Recording(TorchDispatchMode):
         return ()
 
     def _out(self, tensor: Tensor, tainted: bool) -> Any:
-        if tensor.layout is not torch.strided:
+        if _layout(tensor) is not _STRIDED:
             return OPAQUE
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._numbers:
-            self._new(storage, tainted=tainted)
-        return self.ref(tensor)
+        storage = storage_of(tensor)
+        number = self._numbers.get(storage._cdata)
+        if number is None:
+            number = self._new(storage, tainted=tainted)
+        return _tuple(Ref, (number, _offset(tensor), size_of(tensor), _stride(tensor), dtype_of(tensor)))
 
     def _new(self, storage: Any, *, tainted: bool) -> int:
         number = len(self._held)
         # While it is referred to, weakly, no other storage gets the same address.
-        self._held.append(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
+        self._held.append(storage._weak_ref())
         self._numbers[storage._cdata] = number
         self._tainted.append(tainted)
         return number
@@ -329,7 +336,7 @@ class Recording(TorchDispatchMode):
             label = storage._cdata
             if storage.device.type == "cpu" and storage.nbytes() <= 64:
                 label = bytes(storage.tolist())
-            elif tensor.dtype == torch.uint8 and storage.nbytes() == _GENERATOR:
+            elif dtype_of(tensor) == torch.uint8 and storage.nbytes() == _GENERATOR:
                 label = STATE
         self._foreign[number] = label if isinstance(label, str) else "a tensor that the model holds"
         self.trace.append(("foreign", number, label))
@@ -354,9 +361,9 @@ class Recording(TorchDispatchMode):
 
     def _save(self, into: Iterable[Tensor], tainted: bool) -> None:
         for each in into:
-            if each.layout is not torch.strided:
+            if _layout(each) is not torch.strided:
                 continue
-            storage = each.untyped_storage()
+            storage = storage_of(each)
             number = self._numbers[storage._cdata]
             label = self._foreign.get(number)
             if label is None:
@@ -366,6 +373,22 @@ class Recording(TorchDispatchMode):
                 self._saved[storage._cdata] = (whole, whole.clone())
             if tainted and label not in self.escaped and label != "inputs and targets":
                 self.escaped.append(label)
+
+
+class _Weak(list[int]):
+    """Weak references to storages, by their addresses; 0 stands for one that was given away."""
+
+    def free(self) -> None:
+        while self:
+            reference = self.pop()
+            if reference:
+                _free(reference)
+
+    __del__ = free
+
+
+_expired: Callable[..., Any] = torch.UntypedStorage._expired
+_free: Callable[..., Any] = torch.UntypedStorage._free_weak_ref
 
 
 class _Reading(TorchFunctionMode):

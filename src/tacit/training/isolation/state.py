@@ -73,7 +73,7 @@ class State:
         self._empty: list[dict[Any, Any]] = []
         self._lists: list[tuple[Any, list[Any]]] = []
         self._cells: list[tuple[Any, Any]] = []
-        self._tensors: list[tuple[Tensor, Tensor, int]] = []
+        self._tensors: list[tuple[Tensor, Tensor, int, Any]] = []
         self._flags: list[tuple[Tensor, bool, Tensor | None]] = []
         self._others: list[Callable[[], Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
@@ -130,13 +130,13 @@ class State:
         """The tensors whose storage is another, or lies otherwise, with what they were."""
         return [
             (tensor, alias)
-            for tensor, alias, storage in self._tensors
-            if tensor.untyped_storage()._cdata != storage or _lies(tensor) != _lies(alias)
+            for tensor, alias, storage, place in self._tensors
+            if tensor.untyped_storage()._cdata != storage or _lies(tensor) != place
         ]
 
     def holds(self, storage: int) -> bool:
         """Whether model or loss held a storage, by its address, or their functions name it as a global."""
-        return any(each == storage for _, _, each in self._tensors) or storage in self._globals
+        return any(each == storage for _, _, each, _ in self._tensors) or storage in self._globals
 
     def restore(self) -> list[Tensor]:
         """Put everything back; the tensors whose storage or numbers had been replaced."""
@@ -172,7 +172,7 @@ class State:
             tensor.data = alias
             changed.append(tensor)
         with torch.no_grad():
-            for (tensor, _, _), copy in zip(self._tensors, self._copies, strict=False):
+            for (tensor, *_), copy in zip(self._tensors, self._copies, strict=False):
                 if not _same(tensor, copy):
                     tensor.copy_(copy)
                     changed.append(tensor)
@@ -193,7 +193,8 @@ class State:
         if isinstance(each, Tensor):
             plain = kind in (Tensor, nn.Parameter, nn.Buffer) and each.layout == torch.strided
             if plain and not torch._C._functorch.is_functorch_wrapped_tensor(each):
-                self._tensors.append((each, each.detach(), each.untyped_storage()._cdata))
+                storage = each.untyped_storage()._cdata
+                self._tensors.append((each, each.detach(), storage, _lies(each)))
                 if each.is_leaf:
                     self._flags.append((each, each.requires_grad, each.grad))
                 if self._contents:
