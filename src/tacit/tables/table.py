@@ -212,7 +212,7 @@ def open(
     """Open private data for questions.
 
     ``source`` is a CSV or Parquet file, a glob or list of them, a pandas, polars or pyarrow frame, or an
-    Ibis table on any backend. ``schema`` is public knowledge about it, or the file it is written in.
+    Ibis table on DuckDB or Spark. ``schema`` is public knowledge about it, or the file it is written in.
     ``ledger`` is charged for every answer; ``unit`` and ``relation`` may be repeated here and must be
     the ledger's. Only names and types of columns are looked at until a question is charged.
 
