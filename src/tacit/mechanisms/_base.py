@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,25 @@ class Mechanism:
     def noise(self) -> str:
         """The kind of noise, one of :data:`tacit.guarantee.NOISE_KINDS`."""
         return "seeded" if self._source.seeded else "exact"
+
+
+@dataclass(frozen=True)
+class RealMechanism(Mechanism):
+    """Base of mechanisms that add noise to real numbers, one or an array of them."""
+
+    @overload
+    def __call__(self, value: float) -> float: ...
+    @overload
+    def __call__(self, value: NDArray[Any] | Sequence[Any]) -> Float64: ...
+    def __call__(self, value: Any) -> float | Float64:
+        """The value with noise: a float for a scalar, else float64 of the same shape."""
+        values, scalar = real_values(value)
+        result = self._noisy(values)
+        return float(result) if scalar else result
+
+    def _noisy(self, values: Float64) -> Float64:
+        """The values with noise, in the same shape."""
+        raise NotImplementedError
 
 
 def normals(source: Source, shape: tuple[int, ...]) -> Float64:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, overload
 
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tacit import _gaussian, _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
-from tacit.mechanisms._base import Float64, Mechanism, exactly_one, real_values, tail
+from tacit.mechanisms._base import Float64, RealMechanism, exactly_one, tail
 from tacit.randomness import discrete_gaussian
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(RealMechanism):
     """Gaussian noise of standard deviation noise_multiplier × sensitivity on a number or an array.
 
     ``sensitivity`` bounds the ℓ2 distance of the whole array between neighbours, under whichever
@@ -90,19 +87,12 @@ class Gaussian(Mechanism):
             )
         return max(analytic, math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
 
-    @overload
-    def __call__(self, value: float) -> float: ...
-    @overload
-    def __call__(self, value: NDArray[Any] | Sequence[Any]) -> Float64: ...
-    def __call__(self, value: Any) -> float | Float64:
-        """The value with noise: a float for a scalar, else float64 of the same shape."""
-        values, scalar = real_values(value)
+    def _noisy(self, values: Float64) -> Float64:
         exponent = self._exponent(values.size)
         multiplier = Fraction(self.event.noise_multiplier)
         deviation = _grid.in_steps(self.sensitivity, exponent) * _grid.WIDENED * multiplier
         noise = discrete_gaussian(self._source, deviation**2, values.size).reshape(values.shape)
-        result = _grid.add_steps(values, noise, exponent)
-        return float(result) if scalar else result
+        return _grid.add_steps(values, noise, exponent)
 
     def _exponent(self, coordinates: int) -> int:
         root = math.isqrt(max(coordinates, 1) - 1) + 1

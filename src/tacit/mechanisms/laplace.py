@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, overload
-
-from numpy.typing import NDArray
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
-from tacit.mechanisms._base import Float64, Mechanism, exactly_one, real_values, tail
+from tacit.mechanisms._base import Float64, RealMechanism, exactly_one, tail
 from tacit.randomness import MAX_SCALE, discrete_laplace
 
 
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(RealMechanism):
     """Laplace noise of scale sensitivity/ε on a number or an array (Dwork et al. 2006).
 
     ``sensitivity`` bounds the ℓ1 distance of the whole array between neighbours, under whichever
@@ -72,20 +68,13 @@ class Laplace(Mechanism):
         scale = Fraction(self.event.scale)
         return scale if self.epsilon is None else max(scale, 1 / Fraction(self.epsilon))
 
-    @overload
-    def __call__(self, value: float) -> float: ...
-    @overload
-    def __call__(self, value: NDArray[Any] | Sequence[Any]) -> Float64: ...
-    def __call__(self, value: Any) -> float | Float64:
-        """The value with noise: a float for a scalar, else float64 of the same shape."""
-        values, scalar = real_values(value)
+    def _noisy(self, values: Float64) -> Float64:
         exponent = _grid.grid_exponent(self.sensitivity, values.size + 1, self.event.scale)
         scale = _grid.in_steps(self.sensitivity, exponent) * _grid.WIDENED * self._exact_scale()
         if scale > MAX_SCALE:
             raise InvalidValue("coordinates", values.size, "fewer at this scale", "Use Gaussian noise.")
         noise = discrete_laplace(self._source, scale, values.size).reshape(values.shape)
-        result = _grid.add_steps(values, noise, exponent)
-        return float(result) if scalar else result
+        return _grid.add_steps(values, noise, exponent)
 
     def interval(self, confidence: float = 0.95, *, coordinates: int = 1) -> tuple[float, float]:
         """Where true − released lies with at least this probability.
