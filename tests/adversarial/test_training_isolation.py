@@ -63,6 +63,8 @@ from training.oracle import squared
 from training.zoo import BATCH, ZOO
 
 CLIP = 5.0
+pytestmark = pytest.mark.filterwarnings("ignore:Another thread of this program ran:RuntimeWarning")
+
 ROWS = 20
 OUTSIDE: list[Any] = []
 
@@ -328,7 +330,9 @@ def test_alone_nothing_mixes(name: str) -> None:
 
 
 def unproved(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is proved, and values may leave a batch."""
     patch.setattr(Program, "prove", lambda *given: None)
+    patch.setattr(confinement.Confinement, "read", lambda self: None)
 
 
 def wrong_rule(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from engines import THEIR_WARNINGS
 TRAINING = ("test_training_account", "test_training_isolation")
 """Modules that need torch, which may be missing."""
 
-pytestmark = [pytest.mark.filterwarnings(line) for line in THEIR_WARNINGS]
+OUR_WARNINGS = ("ignore:Another thread of this program ran:RuntimeWarning",)
+pytestmark = [pytest.mark.filterwarnings(line) for line in (*THEIR_WARNINGS, *OUR_WARNINGS)]
 for path in sorted((Path(__file__).parents[1] / "adversarial").glob("test_*.py")):
     if path.stem not in TRAINING or find_spec("torch"):
         import_module(f"adversarial.{path.stem}")

@@ -89,7 +89,9 @@ def _key(unit: Any) -> Any:
             return None if None in parts else ("several", parts)
         if type(unit) in _COMPARED:
             return "value", unit, 0
-        return ("text" if isinstance(unit, str) else type(unit).__name__), str.__str__(str(unit))
+        if isinstance(unit, str):
+            return "text", str.__str__(unit)
+        return type(unit).__name__, str.__str__(str(unit))
     except Exception:
         return None
 
