@@ -12,6 +12,7 @@ from torch import Tensor
 from tacit.training.batches import tree
 from tacit.training.batches.dataset import Examples, Pair
 from tacit.training.gradients.losses import unnamed_bounds
+from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.state import guarded
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _kept(core: PrivateStep, pair: Any) -> tuple[int, int]:
     buffers = {name: each.clone() for name, each in core.model.named_buffers()}
     hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept)
     guard = guarded(core.model, core.loss, pair)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), hooks, guard, unnamed_bounds():
+    with generators_kept(), torch.enable_grad(), hooks, guard, unnamed_bounds():
         losses = core.loss(torch.func.functional_call(core.model, buffers, args, kwargs), targets)
     del losses
     total = sum(sizes.values()) + sum(leaf.nbytes for leaf in tree.tensors(pair))

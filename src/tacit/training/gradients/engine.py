@@ -35,6 +35,7 @@ from tacit.training.gradients.tape import Pieces, Tape
 from tacit.training.gradients.views import grouped
 from tacit.training.isolation.checking import check_model
 from tacit.training.isolation.confinement import no_function_modes
+from tacit.training.isolation.generators import generators_held, generators_kept
 from tacit.training.isolation.growth import zeros
 from tacit.training.isolation.recording import Recording, detached, size_of, version_of
 from tacit.training.isolation.state import State
@@ -154,13 +155,14 @@ def clipped_gradients(
         total = {name: torch.zeros_like(each, dtype=widths[name]) for name, each in trainable.items()}
         return Clipped(total, like.new_zeros(0), like.new_zeros(0))
     inputs, targets = tree.mapped(_own, (inputs, targets))
-    state = State.of(model, loss)
-    parts.holds = state.holds
-    try:
-        with _precision(like.device, autocast), as_written(parts.compiled):
-            pieces, losses, entries = _apart(parts, loss, inputs, targets, entries, views, alone)
-    finally:
-        state.restore()
+    with generators_held():
+        state = State.of(model, loss)
+        parts.holds = state.holds
+        try:
+            with _precision(like.device, autocast), as_written(parts.compiled):
+                pieces, losses, entries = _apart(parts, loss, inputs, targets, entries, views, alone)
+        finally:
+            state.restore()
     with torch.no_grad(), _exact(like.device):
         if views > 1:
             pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
@@ -277,7 +279,7 @@ def _proved(
 
     def tiny(size: int) -> Recording:
         some, other = zeros((inputs, targets), size)
-        with torch.random.fork_rng(devices=[]):
+        with generators_kept():
             return _taped(parts, loss, some, other, routes, size, views)[2]
 
     routes.program.prove(recording, entries, tiny)

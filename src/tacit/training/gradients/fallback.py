@@ -14,6 +14,7 @@ from torch.func import functional_call, grad, vmap
 
 from tacit.errors import InvalidValue, NotIsolated
 from tacit.training.batches import tree
+from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.growth import zeros
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.recording import Recording
@@ -87,7 +88,7 @@ def _mapped(
         return found, recording
 
     def tiny(size: int) -> Recording:
-        with torch.random.fork_rng(devices=[]):
+        with generators_kept():
             return run(*zeros((inputs, targets), size))[1]
 
     found, recording = run(inputs, targets)

@@ -26,6 +26,7 @@ from tacit.training.gradients import rewrites, rules
 from tacit.training.gradients.direct import Use, place
 from tacit.training.gradients.fallback import Loss, check_losses
 from tacit.training.gradients.watching import WatchedPass, Watching
+from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State, storages
@@ -282,7 +283,7 @@ def _observe(
     seen.buffers = {name: each.clone() for name, each in model.named_buffers()}
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), as_written(compiled(model.modules())):
+        with generators_kept(), torch.enable_grad(), as_written(compiled(model.modules())):
             with Recording(tree.tensors((inputs, targets)), storages(model)), watching:
                 outputs = functional_call(model, seen.buffers, args, kwargs)
                 watching.in_loss = True

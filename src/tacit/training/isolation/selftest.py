@@ -22,6 +22,7 @@ from tacit.training.gradients.engine import clipped_gradients
 from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.pieces import Weights
 from tacit.training.gradients.routes import as_written
+from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.program import mixed
 from tacit.training.isolation.state import guarded
 
@@ -43,7 +44,7 @@ def _losses(
     within: AbstractContextManager[Any] = nullcontext()
     if autocast is not None:
         within = torch.autocast(device.type, dtype=autocast)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), within, as_written():
+    with generators_kept(), torch.no_grad(), within, as_written():
         torch.default_generator.manual_seed(seed)
         return _forward(model, loss, inputs, targets).double()
 
@@ -66,7 +67,7 @@ def draws_numbers(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> bo
             found.append(torch.get_device_module(device).get_rng_state(device))
         return found
 
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), as_written():
+    with generators_kept(), torch.no_grad(), as_written():
         before = states()
         first = _forward(model, loss, inputs, targets)
         if not all(map(torch.equal, before, states())):
@@ -139,7 +140,7 @@ def _gradient(
     autocast: torch.dtype | None, seed: int,
 ) -> Tensor:  # fmt: skip
     """What the engine finds for one example of a batch."""
-    with torch.random.fork_rng(devices=[]):
+    with generators_kept():
         torch.default_generator.manual_seed(seed)
         found = clipped_gradients(
             model, loss, inputs, targets, 1.0, rule=_Only(row), views=views, autocast=autocast

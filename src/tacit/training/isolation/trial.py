@@ -20,6 +20,7 @@ from tacit.training.batches import tree
 from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.pieces import Piece, Weights
 from tacit.training.gradients.routes import Parts, Routes
+from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import guarded
 from tacit.training.isolation.unproved import Unproved
@@ -37,7 +38,7 @@ def holds(parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, t
     entries = tree.examples(inputs, targets)
     size = max(_FEWEST, min(entries, _MOST))
     rows = torch.arange(size) % entries
-    with torch.random.fork_rng(devices=[]), _shaken(parts):
+    with generators_kept(), _shaken(parts):
         torch.default_generator.manual_seed(0)
 
         def pick(leaf: Any) -> Any:
