@@ -111,7 +111,7 @@ def guessed_dialect(files: list[Path], delimiter: str | None = None) -> Dialect:
         rows = list(itertools.islice(_rows(files[0], Dialect(mark, encoding=encoding)), _SAMPLE))
         lengths = Counter(map(len, rows))
         width = len(rows[0]) if rows else 0
-        found[mark] = (width > 1, lengths[width] / max(len(rows), 1), width)
+        found[mark] = (lengths[width] / len(rows), width) if width > 1 else (0.0, 0)
     return Dialect(max(found, key=lambda mark: found[mark]), encoding=encoding)
 
 
@@ -187,8 +187,9 @@ class _reading:
 
     def __enter__(self) -> IO[Any]:
         start: Any = gzip.open if self.file.suffix == ".gz" else open
-        self.opened: IO[Any] = start(self.file, self.mode, **self.options)
-        return self.opened
+        self.opened = start(self.file, self.mode, **self.options)
+        opened: IO[Any] = self.opened
+        return opened
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         self.opened.close()

@@ -48,10 +48,16 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the highest score."""
+        """The class with the highest score; None for a row that ``fit`` would skip: a value is not finite."""
         scores = self._scores(X)
         best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        found = np.asarray(self.classes_[best])
+        unknown = np.isnan(scores).any(axis=1)
+        if not unknown.any():
+            return found
+        found = found.astype(object)
+        found[unknown] = None
+        return found
 
 
 class LogisticRegression(LinearClassifier):

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
+from tacit.data import given
 from tacit.data.arithmetic import products
 from tacit.data.features import Features, box
 from tacit.errors import InvalidValue
@@ -199,9 +200,12 @@ class LinearModel(PrivateEstimator):
         return minimise(self._loss(), rows, penalty, tilt, 1e-7)
 
     def _scores(self, X: Any) -> Array:
-        """The scores of each row, from that row alone: attributes with an axis for rows raise."""
+        """The scores of each row, from that row alone; NaN for a row that a fit would skip."""
         check_is_fitted(self, "coef_")
-        matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
+        given.require_numbers(X)
+        matrix = given.declared_matrix(X, self.n_features_in_)
+        validate_data(self, X if hasattr(X, "columns") else matrix, reset=False, skip_check_array=True)
+        matrix = np.where(np.isfinite(matrix).all(axis=1)[:, None], matrix, np.nan)
         if self.bounds_ is not None:
             matrix = np.clip(matrix, *np.reshape(self.bounds_, (2, matrix.shape[1])))
         weights = np.atleast_2d(self.coef_).T
