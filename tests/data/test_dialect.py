@@ -74,7 +74,21 @@ class TestReading:
 
     def test_the_engine_agrees_with_the_rule_in_memory(self, tmp_path: Path) -> None:
         """Comma and point change places; then the one rule of numbers holds."""
-        texts = ["1,5", "1.5", "1.234,5", ",5", "-1,5e3", "1e3", "inf", " 7 ", "1,5,5", "x", "1,", "+,5E-2", "."]
+        texts = [
+            "1,5",
+            "1.5",
+            "1.234,5",
+            ",5",
+            "-1,5e3",
+            "1e3",
+            "inf",
+            " 7 ",
+            "1,5,5",
+            "x",
+            "1,",
+            "+,5E-2",
+            ".",
+        ]
         path = tmp_path / "a.csv"
         path.write_text("x\n" + "\n".join(f'"{text}"' for text in texts) + "\n")
         schema = Schema({"x": Column("number")}, csv=Dialect(decimal=","))
@@ -90,7 +104,9 @@ class TestReading:
 
     def test_the_assumption_names_the_encoding(self, tmp_path: Path) -> None:
         opened = connect(write(tmp_path / "a.csv", TEXT, "cp1252"), SCHEMA)
-        assert opened.assumptions == ("the files keep to their format: quotation marks closed, text in cp1252",)
+        assert opened.assumptions == (
+            "the files keep to their format: quotation marks closed, text in cp1252",
+        )
         opened.close()
 
 

@@ -91,22 +91,29 @@ def check_read(run: Run, columns: dict[str, list[str]], mark: str, encoding: str
     return schema
 
 
-@pytest.mark.parametrize(
-    ("mark", "encoding"), [(",", "utf-8"), (";", "latin-1"), ("\t", "utf-16"), ("|", "utf-8-sig")]
-)
+@pytest.mark.parametrize(("mark", "encoding"), [(";", "latin-1")])
 def test_every_column_of_the_zoo_is_read(run: Run, mark: str, encoding: str) -> None:
     schema = check_read(run, ZOO, mark, encoding)
     assert schema.csv.delimiter == mark
     types = {name: column.type for name, column in schema.columns.items()}
     for name in ("yes/no", "y/n", "t/f", "true/false", "yes and 1"):
         assert types[name] == "boolean"
-    for name in ("our days", "their days", "clock", "ja/nein", "only yes", "thousands", "no day", "hexadecimal"):
+    for name in (
+        "our days",
+        "their days",
+        "clock",
+        "ja/nein",
+        "only yes",
+        "thousands",
+        "no day",
+        "hexadecimal",
+    ):
         assert types[name] == "category", name
     assert [types[name] for name in ("zero or one", "whole", "gaps", "zeros first")] == ["integer"] * 4
     assert [types[name] for name in ("days", "times", "gaps of dates")] == ["date"] * 3
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spellings, spellings, st.sampled_from(MARKS))
 @example(["yes", "1", "NULL", "no"], ["7,5", "1.5", "1", ""], ";")
 def test_every_mixture_is_read(run: Run, one: list[str], other: list[str], mark: str) -> None:

@@ -6,8 +6,9 @@ itself, by :mod:`tacit.data.cleaning.rule`: what it becomes depends on it alone,
 
 What is refused is refused by public facts: the type of the container, the types in which its columns are
 stored and its shape. :func:`require_numbers` and :func:`require_targets` refuse what cannot be read by its
-stored type (:mod:`tacit.data.cleaning.storage`); objects have none, and are read one by one. A list has no shape but the lengths of its rows: :func:`declared_matrix` takes the
-number of columns that is declared, and a row of another length is missing.
+stored type (:mod:`tacit.data.cleaning.storage`); objects have none, and are read one by one. A list has no
+shape but the lengths of its rows: :func:`declared_matrix` takes the number of columns that is declared, and a
+row of another length is missing.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def require_numbers(X: Any) -> None:
     >>> require_numbers(np.array([["1", "x"]]))
     Traceback (most recent call last):
     ...
-    tacit.errors.InvalidValue: X must be stored as numbers, got 'text (<U1)'. Convert it with X.astype(float)...
+    tacit.errors.InvalidValue: X must be stored as numbers, got 'text (<U1)'. ...
     """
     if hasattr(X, "columns") and hasattr(X, "shape"):
         for place, name in enumerate(X.columns):

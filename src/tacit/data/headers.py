@@ -283,23 +283,23 @@ def _guessed(paths: list[str], names: list[str], dialect: Dialect) -> tuple[Mapp
     opened = connect(paths, Schema(dict.fromkeys(names, text), csv=dialect))
     try:
         table = opened.table
-        sums = {}
+        read: dict[str, Any] = {}
         for place, name in enumerate(names):
             value = table[name]
-            word = value.lower().isin(_MISSING)
-            read = {
-                "boolean": parsed(value, Column("boolean"), opened.backend),
-                "date": parsed(value, Column("date"), opened.backend),
-            }
+            truth = parsed(value, Column("boolean"), opened.backend)
+            read[f"{place} there"], read[f"{place} boolean"] = value, truth
+            read[f"{place} date"] = parsed(value, Column("date"), opened.backend)
             for mark in (_POINT, _COMMA):
-                found = parsed(pointed(value, number, mark), number, opened.backend)
-                read[f"number{mark}"], read[f"integer{mark}"] = found, whole(found)
-            sums[f"{place} there"] = value.count()
-            sums[f"{place} gaps"] = (word & read["boolean"].isnull()).sum().fill_null(0)
-            sums[f"{place} yes"], sums[f"{place} no"] = read["boolean"].sum(), (~read["boolean"]).sum()
-            for kind, expression in read.items():
-                sums[f"{place} {kind}"] = expression.count()
-        counts = opened.run(table.aggregate(**sums)).fillna(0).iloc[0]
+                read[f"{place} number{mark}"] = parsed(pointed(value, number, mark), number, opened.backend)
+        once = table.select(**read).view()
+        sums = {name: once[name].count() for name in read}
+        for place, _ in enumerate(names):
+            truth, word = once[f"{place} boolean"], once[f"{place} there"].lower()
+            sums[f"{place} gaps"] = (word.isin(_MISSING) & truth.isnull()).sum()
+            sums[f"{place} yes"], sums[f"{place} no"] = truth.sum(), (~truth).sum()
+            for mark in (_POINT, _COMMA):
+                sums[f"{place} integer{mark}"] = whole(once[f"{place} number{mark}"]).count()
+        counts = opened.run(once.aggregate(**sums)).fillna(0).iloc[0]
     finally:
         opened.close()
     places = range(len(names))
