@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit import _validate, events
 from tacit.accounting import filters
-from tacit.errors import InvalidValue, LedgerExists, LedgerMissing
+from tacit.errors import InvalidValue, LedgerError, LedgerExists, LedgerMissing
 from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import posting, reading
 from tacit.ledger.budget import FILTERS, Budget, Terms
@@ -203,6 +203,19 @@ class Book:
     def export(self) -> Iterator[str]:
         """The whole ledger as lines of JSON."""
         return reading.export(self.store)
+
+    def pickled(self) -> tuple[str, str, tuple[int, str] | None]:
+        """Where the ledger is, its dataset, and the last entry seen: all that a worker process needs."""
+        place = self.store.location
+        if place.url.password is not None or "password" in place.url.query:
+            raise LedgerError(
+                f"The URL of the ledger {place.name} has a password, which does not go into a pickle.",
+                "Leave it out of the URL: PostgreSQL reads PGPASSWORD and ~/.pgpass. Or use n_jobs=1.",
+                location=place.name,
+            )
+        plain = place.path is not None and not place.url.query
+        where = str(place.path.absolute()) if plain and place.path else place.url.render_as_string()
+        return where, self.dataset, self.store.seen
 
 
 def datasets_in(location: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit import events
 from tacit.errors import UnsupportedEvent
@@ -285,6 +285,23 @@ class Ledger:
         """Close the database. Charges already made stand."""
         self._book.store.close()
 
+    def __sklearn_clone__(self) -> Ledger:
+        """The same ledger: scikit-learn copies the parameters of an estimator, and a budget has one owner."""
+        return self
+
+    __copy__ = __sklearn_clone__
+
+    def __deepcopy__(self, known: dict[int, Any]) -> Ledger:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its place, never its contents: whoever unpickles it opens and charges the same ledger.
+
+        Raises :class:`tacit.errors.LedgerError` where the place is a URL with a password, which does not
+        belong into a pickle.
+        """
+        return _reopened, self._book.pickled()
+
     def __enter__(self) -> Ledger:
         return self
 
@@ -293,3 +310,10 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.location!r}, dataset={self.dataset!r}, budget={self.budget!r})"
+
+
+def _reopened(location: str, dataset: str, seen: tuple[int, str] | None) -> Ledger:
+    """The ledger that was pickled. The next charge is refused if it lacks an entry that was there then."""
+    ledger = Ledger.open(location, dataset=dataset)
+    ledger._book.store.seen = seen
+    return ledger
