@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit import events
+from tacit.cli import options
+from tacit.cli.common import show_json, wants_json
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def plan(
     plot: Annotated[
         Path | None, typer.Option(help="Draw to this file: .png, .svg or .pdf.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    format: options.Format = "table",
 ) -> None:
     """Plan what to spend, before any data are touched.
 
@@ -76,6 +77,7 @@ def plan(
     ε. The step is Gaussian noise (--sigma and --sensitivity, or --noise-multiplier), or is known
     only by its (ε, δ) (--step-epsilon and --step-delta).
     """
+    in_json = wants_json(format)
     training = {"--population": population, "--batch-size": batch_size, "--epochs": epochs}
     stepwise = {
         "--steps": steps,
@@ -90,7 +92,7 @@ def plan(
         )
         _require({"--steps": steps}, "--compare")
         event = _step(sigma, sensitivity, noise_multiplier, step_epsilon, step_delta)
-        _compare(event, int(steps or 0), delta, relation, plot, as_json)
+        _compare(event, int(steps or 0), delta, relation, plot, in_json)
     else:
         _refuse(stepwise, "for a step", "Add --compare, or leave it out.")
         _require(training, "a training run")
@@ -118,14 +120,14 @@ def plan(
             from tacit.report import plots
 
             plots.save(plots.training_figure(cost), plot)
-        if as_json:
-            _print_json(cost.to_dict())
+        if in_json:
+            show_json(cost.to_dict())
         else:
             _show_training(cost, plot)
 
 
 def _compare(
-    event: events.Event, steps: int, delta: float, relation: str, plot: Path | None, as_json: bool
+    event: events.Event, steps: int, delta: float, relation: str, plot: Path | None, in_json: bool
 ) -> None:
     from tacit.report import compare_accountants
 
@@ -137,8 +139,8 @@ def _compare(
         from tacit.report import plots
 
         plots.save(plots.comparison_figure(result, f"{steps:,} steps of {_described(event)}"), plot)
-    if as_json:
-        _print_json(result.to_dict())
+    if in_json:
+        show_json(result.to_dict())
     else:
         _show_comparison(result, plot)
 
@@ -193,10 +195,6 @@ def _progress() -> Iterator[Say]:
     console = Console(stderr=True)
     with console.status("") as status:
         yield lambda text: status.update(f"{text} …")
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    typer.echo(json.dumps(data, allow_nan=False, indent=2))
 
 
 def _described(event: events.Event) -> str:
