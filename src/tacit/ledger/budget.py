@@ -73,7 +73,7 @@ class Terms:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted; the rule is written with the budget, as it always was."""
-        data: dict[str, Any] = asdict(self)
+        data: dict[str, Any] = asdict(self) | {"unit": self.unit.to_dict()}
         data["budget"]["filter"] = data.pop("filter")
         return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
