@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit import _validate, events
-from tacit.guarantee import Guarantee, ceiling
+from tacit.guarantee import Guarantee, ceiling, floor
 
-__all__ = ["as_json", "deliver", "described", "pair", "say", "show_json", "status", "up", "wants_json"]
+__all__ = ["as_json", "deliver", "described", "down", "pair", "say", "show_json", "status", "up", "wants_json"]
 
 
 def say(console: Console, *lines: str) -> None:
@@ -98,6 +98,11 @@ def pair(guarantee: Guarantee) -> str:
 def up(value: float, digits: int = 6) -> str:
     """A number to so many digits, rounded up."""
     return f"{float(ceiling(value, digits)):g}"
+
+
+def down(value: float, digits: int = 6) -> str:
+    """A number to so many digits, rounded down."""
+    return f"{float(floor(value, digits)):g}"
 
 
 def described(event: events.Event) -> str:

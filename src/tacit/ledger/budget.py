@@ -18,14 +18,14 @@ __all__ = ["BETTER", "FILTERS", "RULES", "Budget", "Terms"]
 RULES = {
     "basic": "the ε's and δ's of the charges add up",
     "renyi": "the Rényi divergences of the charges add up",
-    "gaussian": "the squares μ² of the charges add up (Gaussian differential privacy)",
+    "gaussian": "the μ² of the charges add up (Gaussian privacy)",
 }
 """The rules by which charges can be counted; all stay valid when charges are chosen adaptively."""
 
 BETTER = {
-    "basic": "for a few releases; anybody can check the sum by hand",
+    "basic": "for few releases, and can be checked by hand",
     "renyi": "for dozens of small releases of any kind",
-    "gaussian": "for releases with Gaussian noise, and no sampling",
+    "gaussian": "for releases with Gaussian noise and no sampling",
 }
 """What each rule is for."""
 

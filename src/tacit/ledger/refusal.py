@@ -36,10 +36,10 @@ def exceeded(
     on = f" (on {on}{', …' if len(shares) > MOST_LABELS else ''})" if on else ""
     if refused.mode in ("renyi", "gaussian"):
         reached, fits = _by_divergence(budget, rule, refused, left)
-        spent, remaining = f"ε = {refused.spent:.6g}{on}", f"ε = {_down(left)}"
+        spent, remaining = f"ε = {_up(refused.spent)}{on}", f"ε = {_down(left)}"
     else:
         reached, fits = _added_up(budget, refused, left, left_delta, delta)
-        spent = f"ε = {refused.spent:.6g}, δ = {refused.total.delta:.6g}{on}"
+        spent = f"ε = {_up(refused.spent)}, δ = {_up(refused.total.delta)}{on}"
         remaining = f"ε = {_down(left)}, δ = {_down(left_delta)}"
     return BudgetExceeded(
         f"Charging {label!r} {reached} of {dataset!r}, {budget}. Spent so far: {spent}; "
@@ -74,7 +74,7 @@ def _added_up(
     ]
     out = " and ".join(each[0] for each in over)
     takes = f"this charge takes ε = {_up(price.epsilon)}, δ = {_up(price.delta)}"
-    advice = "" if "δ" in out else " Ask for less: more noise, fewer steps, fewer questions."
+    advice = " Ask for less: more noise, fewer steps, fewer questions."
     if "δ" in out:
         advice = " Declare a smaller δ, or use noise that needs none (Laplace)."
     return f"would bring it to {', '.join(over)}, over the budget", f"{out} ran out: {takes}. {still}{advice}"
