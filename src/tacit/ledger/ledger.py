@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tacit import events
+from tacit import _validate, events
 from tacit.errors import UnsupportedEvent
 from tacit.guarantee import Guarantee
 from tacit.ledger.budget import Budget
@@ -81,6 +81,8 @@ class Ledger:
         """
         from tacit.ledger.book import Book
 
+        if isinstance(budget, Budget):
+            _validate.warn_if_weak(budget.epsilon)
         return cls(Book.open(location, budget, relation, unit, dataset, filter))
 
     @classmethod

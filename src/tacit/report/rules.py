@@ -151,8 +151,8 @@ def _spent_under(name: str, rule: filters.BudgetFilter, wanted: Sequence[Intende
         asked = each if each.delta or not _needs_delta(each.event, rule) else replace(each, delta=share or None)
         try:
             quotes = list(rule.quotes(asked.event, lambda cost, total=total: total + cost, name, asked.delta))  # type: ignore[misc]
-        except UnsupportedEvent as error:
-            refused, why = each.name, error.problem
+        except UnsupportedEvent:
+            refused, why = each.name, "this rule refuses it"
             break
         cost = quotes[0].cost
         many = _most(rule, total, cost, each.times, name)
