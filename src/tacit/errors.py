@@ -176,4 +176,5 @@ class CannotLearn(UserWarning):
 
 
 class WeakPrivacy(UserWarning):
-    """An ε above 10 or a δ above 1/population was asked for: what is promised then protects hardly anybody."""
+    """An ε above 10 or a δ above 1/population was asked for: what is promised then protects hardly "
+    "anybody."""

@@ -277,8 +277,8 @@ class BudgetFilter:
         delta/2 for its conversion and delta/4 for failures of (ε, δ) events. The mode for many small
         releases. Either alternative may be the one that holds in the end, so their δ's add up.
     ``gaussian``
-        Σμ² ≤ μ², where μ-GDP is (epsilon, delta)-private: all of delta states the total, and no charge takes any.
-        The mode for Gaussian noise (:mod:`tacit.accounting.gdp`); other events are refused, except pure ones.
+        Σμ² ≤ μ², where μ-GDP is (epsilon, delta)-private: all of delta states the total, and no charge takes
+        any. The mode for Gaussian noise (:mod:`tacit.accounting.gdp`); other events are refused, except pure ones.
 
     ``order`` overrides the Rényi order, for totals that were recorded at another one.
 

@@ -29,8 +29,8 @@ alone, which is N(b·μ², μ²), as far apart as N(0, 1) and N(μ, 1). Nothing 
 * Of parts that share nobody, the worst counts.
 
 Refused is everything else: Gaussian noise on a secret sample (its loss has the tail of the noise without
-sampling, so no smaller μ holds), (ε, δ) events with δ > 0, and events known by a ρ or a Rényi curve alone, such
-as discrete Gaussian noise.
+sampling, so no smaller μ holds), (ε, δ) events with δ > 0, and events known by a ρ or a Rényi curve alone,
+such as discrete Gaussian noise.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _squared(term: Term) -> float:
         raise UnsupportedEvent(
             f"{_named(term)} is not Gaussian differentially private, which is all that a ledger with "
             "filter='gaussian' counts.",
-            "Charge Gaussian noise without sampling, or noise that needs no δ (Laplace); or make a ledger with "
+            "Charge Gaussian noise without sampling, or noise that needs no δ (Laplace); or make a ledger "
+            "with "
             "filter='basic' or filter='renyi', which count every event. Nothing was charged.",
             event=term,
             method="gaussian",

@@ -17,7 +17,9 @@ from rich.markup import escape
 from tacit import _validate, events
 from tacit.guarantee import Guarantee, ceiling, floor
 
-__all__ = ["as_json", "deliver", "described", "down", "pair", "say", "show_json", "status", "up", "wants_json"]
+__all__ = [
+    "as_json", "deliver", "described", "down", "pair", "say", "show_json", "status", "up", "wants_json"
+]  # fmt: skip
 
 
 def say(console: Console, *lines: str) -> None:

@@ -170,7 +170,7 @@ def _listed(asked: list[str]) -> Iterator[str]:
             yield each
             continue
         for line in Path(each).read_text(encoding="utf-8").splitlines():
-            if (told := line.partition("#")[0].strip()):
+            if told := line.partition("#")[0].strip():
                 yield told
 
 
@@ -180,7 +180,9 @@ def _show_rules(found: list[RuleCost], budget: Budget) -> None:
 
     console = Console()
     best = min(found, key=lambda one: (-one.fits, one.epsilon))
-    table = Table("rule", "fits", "ε spent", "δ spent", "", title=f"A ledger with {budget}", title_justify="left")
+    table = Table(
+        "rule", "fits", "ε spent", "δ spent", "", title=f"A ledger with {budget}", title_justify="left"
+    )
     for column in table.columns[1:4]:
         column.justify, column.no_wrap = "right", True
     for one in found:
@@ -193,8 +195,9 @@ def _show_rules(found: list[RuleCost], budget: Budget) -> None:
     console.print(table)
     for one in found:
         console.print(f"{one.name}: {MEANING[one.name]}.", markup=False, highlight=False)
-    console.print(f"Make it with: tacit ledger init study.db --epsilon {budget.epsilon:g} --delta {budget.delta:g} "
-                  f"--filter {best.name}", markup=False, highlight=False, soft_wrap=True)  # fmt: skip
+    made = f"--epsilon {budget.epsilon:g} --delta {budget.delta:g} --filter {best.name}"
+    line = f"Make it with: tacit ledger init study.db {made}"
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _compare(

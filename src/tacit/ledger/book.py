@@ -304,7 +304,9 @@ def _require_same(
 ) -> None:
     rule = terms.filter or mode
     if filter not in (None, rule):
-        told = f"counts by filter={rule!r}" if rule else "leaves the rule to the first charge, as it was made to"
+        told = (
+            f"counts by filter={rule!r}" if rule else "leaves the rule to the first charge, as it was made to"
+        )
         raise LedgerExists(
             f"{dataset!r} in the ledger {location} {told}; now filter={filter!r} is asked for.",
             "The rule is fixed when a ledger is made: open it without filter= to go on, or make another "

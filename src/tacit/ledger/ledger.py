@@ -73,9 +73,10 @@ class Ledger:
     ) -> Ledger:
         """Open the ledger at a path or database URL, or create it where a budget is given.
 
-        ``budget``, ``relation`` (``add_remove`` unless told), ``unit`` (a row unless told) and ``filter``, the
-        rule by which charges add up (``basic`` unless told, ``renyi`` or ``gaussian``), are fixed when a dataset is first opened, and may be left out from then on. Given again,
-        they must be the same. A ledger holds any number of datasets, each with its own budget:
+        ``budget``, ``relation`` (``add_remove`` unless told), ``unit`` (a row unless told) and ``filter``,
+        the rule by which charges add up (``basic`` unless told, ``renyi`` or ``gaussian``), are fixed when a
+        dataset is first opened, and may be left out from then on. Given again, they must be the same. A ledger
+        holds any number of datasets, each with its own budget:
         open another by another ``dataset`` name. Datasets must not share people, or the budgets
         of those they share add up.
         """
@@ -183,7 +184,8 @@ class Ledger:
         """What may be promised about all releases charged so far, together.
 
         ε is the filter's: valid although charges were chosen in view of earlier releases. δ is the sum of
-        the charges' δ's where ``filter`` is ``"basic"``, and otherwise the budget's. The event lists what was charged, equal events once with their number.
+        the charges' δ's where ``filter`` is ``"basic"``, and otherwise the budget's. The event lists what was
+        charged, equal events once with their number.
         """
         standing = self._book.standing()
         return Guarantee(

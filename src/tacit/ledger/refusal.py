@@ -80,9 +80,7 @@ def _added_up(
     return f"would bring it to {', '.join(over)}, over the budget", f"{out} ran out: {takes}. {still}{advice}"
 
 
-def _by_divergence(
-    budget: Budget, rule: BudgetFilter, refused: Refused, left: float
-) -> tuple[str, str]:
+def _by_divergence(budget: Budget, rule: BudgetFilter, refused: Refused, left: float) -> tuple[str, str]:
     """How the total would exceed the budget, and what would still fit."""
     fits = f"ε ran out: at most ε = {_down(left)} in all is left for further charges."
     if refused.mode == "gaussian":

@@ -1,5 +1,7 @@
-"""A page about a ledger, for whoever is responsible for the data: who is protected, what was released when, what it
-cost, what remains, and whether the record holds. Everything comes from the ledger, and from no data.
+"""A page about a ledger, for whoever is responsible for the data.
+
+Who is protected, what was released when, what it cost, what remains, and whether the record holds. Everything
+comes from the ledger, and from no data.
 """
 
 from __future__ import annotations
@@ -25,13 +27,17 @@ __all__ = ["Verification", "ledger_page"]
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 EXPLAINED = {
-    "basic": "Every release has an ε and a δ. The rule is to add them up: the total is the sum, which anybody can "
+    "basic": "Every release has an ε and a δ. The rule is to add them up: the total is the sum, which "
+    "anybody can "
     "check by hand in the list below. A release is refused when either sum would exceed the budget.",
     "renyi": "Releases are added up by their Rényi divergence, a finer measure than ε, and the sum is "
-    "translated into one ε at the budget's δ. So the total is less than the sum of the single ε's. A release is "
+    "translated into one ε at the budget's δ. So the total is less than the sum of the single ε's. A "
+    "release is "
     "refused when the total would exceed the budget.",
-    "gaussian": "Every release is as private as Gaussian noise of a certain size, measured by μ². The μ² add up, "
-    "and the sum is translated into one ε at the budget's δ. A release is refused when the total would exceed "
+    "gaussian": "Every release is as private as Gaussian noise of a certain size, measured by μ². The μ² "
+    "add up, "
+    "and the sum is translated into one ε at the budget's δ. A release is refused when the total would "
+    "exceed "
     "the budget.",
 }
 
@@ -59,7 +65,9 @@ class Verification:
         when = f"{_time(self.when)} UTC"
         if self.problem is not None:
             return f"NOT VERIFIED on {when}: {self.problem} The numbers on this page cannot be relied on."
-        return f"verified on {when}: every entry follows the one before it, and every total is that of the entries"
+        return (
+            f"verified on {when}: every entry follows the one before it, and every total is that of the entries"
+        )
 
 
 def ledger_page(
@@ -87,7 +95,7 @@ def ledger_page(
         ("This page", written()),
         ("Responsible", responsible or "not named; --responsible names somebody"),
     ]
-    lead = f"The privacy ledger {first.location}: what was released about people, what it cost, and what remains."
+    lead = f"The privacy ledger {first.location}: what was released about people, at what cost, and what remains."
     sentence = " ".join(_sentence(ledger, _unit(ledger, unit_name)) for ledger in ledgers)
     if verification.problem is not None:
         sentence = f"This ledger does not verify: it was altered or damaged. {sentence}"
@@ -101,15 +109,19 @@ def _unit(ledger: Ledger, name: str | None) -> Unit:
 def _sentence(ledger: Ledger, unit: Unit) -> str:
     charges = len(ledger.entries())
     if not charges:
-        return f"Nothing about “{ledger.dataset}” has been charged: the whole budget of {_pair(ledger.budget.epsilon, ledger.budget.delta)} remains."
+        whole = _pair(ledger.budget.epsilon, ledger.budget.delta)
+        return f"Nothing about “{ledger.dataset}” has been charged: the whole budget of {whole} remains."
     spent = ledger.spent()
     if spent.noise == "seeded":
-        return f"Noise of releases about “{ledger.dataset}” was seeded, for a test: they promise nothing to anybody."
+        return f"Noise of releases about “{ledger.dataset}” was seeded, for a test: they promise nothing."
     share = spent.epsilon / ledger.budget.epsilon
     return (
-        f"{counted(charges, 'charge')} spent ε = {up(spent.epsilon)} of the {ledger.budget.epsilon:g} that may be "
-        f"spent on “{ledger.dataset}”, {percent_up(share)} of the budget: whoever knows all of these releases can "
-        f"become at most {percent_up(odds(spent))} sure that one given {called(unit)} was in the data, if 50% sure "
+        f"{counted(charges, 'charge')} spent ε = {up(spent.epsilon)} of the {ledger.budget.epsilon:g} that "
+        "may be "
+        f"spent on “{ledger.dataset}”, {percent_up(share)} of the budget: whoever knows all of these "
+        "releases can "
+        f"become at most {percent_up(odds(spent))} sure that one given {called(unit)} was in the data, if "
+        "50% sure "
         "before."
     )
 
@@ -159,10 +171,14 @@ def _people(ledger: Ledger, unit: Unit) -> list[str]:
     if ledger.relation is Relation.ADD_REMOVE:
         change = f"with and without the data of any one {whom}; that includes whether one took part at all"
     else:
-        change = f"with the data of any one {whom}, and with other data in their place; how many there are is public"
+        change = (
+            f"with the data of any one {whom}, and with other data in their place; how many there are is public"
+        )
     words = [
-        f"Protected is {protected(unit)}. All releases together look nearly the same {change}. How nearly, ε and δ "
-        "say: the probability of every outcome changes by a factor of at most e^ε, apart from a probability of δ.",
+        f"Protected is {protected(unit)}. All releases together look nearly the same {change}. How nearly, "
+        "ε and δ "
+        "say: the probability of every outcome changes by a factor of at most e^ε, apart from a "
+        "probability of δ.",
         f"The budget is {_pair(ledger.budget.epsilon, ledger.budget.delta)}. The ledger refuses whatever "
         "would exceed it, before any data are read.",
     ]
@@ -178,7 +194,8 @@ def _reading(ledger: Ledger) -> list[str]:
         return [f"“In all” is what had been spent after the release, at δ = {_small(ledger.budget.delta)}."]
     if any(line.entry.scope for line in ledger.history()):
         return [
-            "“In all” is the sum up to then. Releases about parts that share nobody do not add up: of each such "
+            "“In all” is the sum up to then. Releases about parts that share nobody do not add up: of each "
+            "such "
             "group, written before the colon, only the costliest part counts"
             + (", or the two costliest." if ledger.relation is Relation.REPLACE_ONE else ".")
         ]
@@ -206,8 +223,8 @@ def _list(lines: Sequence[Line], rule: str) -> tuple[Sequence[str], Sequence[Seq
 
 def _noise(lines: Sequence[Line], whole: Event, unit: Unit) -> Fold:
     rows = [
-        [entry.label, str(entry.number), _time(datetime.fromisoformat(entry.time)), entry.noise, entry.version,
-         entry.hash[:16]]
+        [entry.label, str(entry.number), _time(datetime.fromisoformat(entry.time)), entry.noise,
+         entry.version, entry.hash[:16]]
         for entry in (line.entry for line in lines)
     ]  # fmt: skip
     return Fold(
@@ -223,17 +240,22 @@ def _left(ledger: Ledger) -> str:
     text = f"{_remains(ledger)} may still be spent; what would exceed it is refused."
     if fixed < ledger.spent().epsilon:
         text += (
-            f" Had all releases been fixed before the first one was made, they would have cost ε = {up(fixed)} at "
-            f"δ = {_small(ledger.budget.delta)}; the higher figure also holds if results decided what was asked next."
+            " Had all releases been fixed before the first one was made, they would have cost ε = "
+            f"{up(fixed)} at "
+            f"δ = {_small(ledger.budget.delta)}; the higher figure also holds if results decided what was "
+            "asked next."
         )
     return text
 
 
 def _record(verification: Verification) -> Section:
     words = (
-        "Every entry contains a fingerprint (a hash) of the entry before it, so that no entry can be changed or "
-        "removed without notice. Somebody who can write the file could compute all fingerprints anew; to rule that "
-        "out, the head, which is the number of entries and the last fingerprint, is kept elsewhere and compared: "
+        "Every entry contains a fingerprint (a hash) of the entry before it, so that no entry can be "
+        "changed or "
+        "removed without notice. Somebody who can write the file could compute all fingerprints anew; to "
+        "rule that "
+        "out, the head, which is the number of entries and the last fingerprint, is kept elsewhere and "
+        "compared: "
         "tacit ledger verify --head."
     )
     stated = f"The record was {verification.words}." if verification.problem is None else verification.words

@@ -52,7 +52,7 @@ class RuleCost:
     """What a list of releases comes to under one rule.
 
     ``fits`` of ``of`` releases can be charged, one after the other, before the first is refused; they spend
-    ``epsilon`` and ``delta``. ``refused`` names the first that does not fit, ``why`` says what is wrong with it.
+    ``epsilon`` and ``delta``. ``refused`` names the first that does not fit, ``why`` says what is wrong.
     """
 
     name: str
@@ -102,8 +102,9 @@ def _event(text: str, values: dict[str, float], relation: Relation) -> tuple[eve
         if None in sampling or (delta is None and epsilon is not None):
             raise InvalidValue("release", text, "a run with population, batch_size, epochs and a δ", _HOW)
         population, batch, epochs = (_validate.count("release", int(value or 0), 1) for value in sampling)
-        rate, steps = _validate.probability("batch_size ÷ population", batch / population), round(
-            epochs * population / batch
+        rate, steps = (
+            _validate.probability("batch_size ÷ population", batch / population),
+            round(epochs * population / batch),
         )
 
         def run(multiplier: float) -> events.Event:
@@ -148,7 +149,9 @@ def _spent_under(name: str, rule: filters.BudgetFilter, wanted: Sequence[Intende
     total, fits = filters.Cost(), 0
     refused, why = None, ""
     for each in wanted:
-        asked = each if each.delta or not _needs_delta(each.event, rule) else replace(each, delta=share or None)
+        asked = (
+            each if each.delta or not _needs_delta(each.event, rule) else replace(each, delta=share or None)
+        )
         try:
             quotes = list(rule.quotes(asked.event, lambda cost, total=total: total + cost, name, asked.delta))  # type: ignore[misc]
         except UnsupportedEvent:
