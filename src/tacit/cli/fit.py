@@ -66,7 +66,7 @@ def fit(
     dry_run: options.DryRun = False,
     label: options.Label = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
 ) -> None:

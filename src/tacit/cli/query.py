@@ -60,7 +60,7 @@ def query(
         Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
     ] = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
 ) -> None:
     """Ask questions of a private table, and pay for them from a ledger.

@@ -97,14 +97,12 @@ def _pandas(frame: pd.DataFrame) -> Frame:
         stored = natural(place)
         if stored is None:
             return _fixed(column)
-        return _MISSING if _hopeless(stored, column) else _wanted(stored, column)
+        return _wanted(stored, column)
 
     def values(place: int, column: Column | None) -> _Values:
         series, stored = frame.iloc[:, place], natural(place)
         if stored is None and _fixed(column) != pa.string():
             return _converted(series.tolist(), column)
-        if _hopeless(stored, column):
-            return pa.nulls(len(series)).cast(_MISSING)
         plain = stored is not None or pd.api.types.infer_dtype(series, skipna=True) == "string"
         wanted = pa.string() if stored is None else _wanted(stored, column)
         if column is None and series.dtype == np.float64:
@@ -119,15 +117,6 @@ def _pandas(frame: pd.DataFrame) -> Frame:
         return _pandas(frame.iloc[:, list(places)].copy())
 
     return Frame(list(frame.columns), kind, values, taken)
-
-
-def _hopeless(stored: pa.DataType | None, column: Column | None) -> bool:
-    """Numbers for dates: pandas makes them of a column in which all is missing."""
-    if stored is None or column is None or column.type != "date":
-        return False
-    is_a, plain = pa.types, _unwrapped(stored)
-    number = is_a.is_integer(plain) or is_a.is_floating(plain) or is_a.is_decimal(plain)
-    return bool(number or is_a.is_boolean(plain))
 
 
 _IN_MEMORY = re.compile(r"DF \[[^\n]*\]; PROJECT [^\n]* COLUMNS")
@@ -183,7 +172,9 @@ def arrow_frame(frame: pa.Table | pa.RecordBatch) -> Frame:
 
 
 def _wanted(stored: pa.DataType, column: Column | None) -> pa.DataType:
-    return _told_apart(stored) if column is None else readable(stored)
+    if column is None:
+        return _told_apart(stored)
+    return _fixed(column) if pa.types.is_null(_unwrapped(stored)) else readable(stored)
 
 
 def _told_apart(stored: pa.DataType) -> pa.DataType:

@@ -33,7 +33,7 @@ from tacit.data.cleaning.rule import (
 from tacit.errors import InvalidValue
 from tacit.schema import Column
 
-__all__ = ["accepts", "bounded", "clean", "clip", "parsed", "total", "unit"]
+__all__ = ["accepts", "bounded", "clean", "clip", "family_of", "parsed", "pointed", "total", "unit"]
 
 _NUMERIC = ("boolean", "integer", "wide", "float", "text", "null")
 _ACCEPTED = {
@@ -46,7 +46,7 @@ _ACCEPTED = {
 }
 
 
-def _family(stored: dt.DataType) -> str:
+def family_of(stored: dt.DataType) -> str:
     """How a stored type is read; ``wide`` types go through float64, ``nested`` ones not at all."""
     if stored.is_boolean():
         return "boolean"
@@ -68,7 +68,7 @@ def _family(stored: dt.DataType) -> str:
 
 def accepts(stored: dt.DataType, column: Column) -> bool:
     """Whether values stored so can be read as the column is declared."""
-    return _family(stored) in _ACCEPTED[kind_of(column)]
+    return family_of(stored) in _ACCEPTED[kind_of(column)]
 
 
 def clean(value: ir.Value, column: Column) -> ir.Value:
@@ -83,7 +83,7 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
 
     ``engine`` may name the backend, which then has less to check of text that is to be a number.
     """
-    family, kind = _family(value.type()), kind_of(column)
+    family, kind = family_of(value.type()), kind_of(column)
     if value.type().is_uuid():
         value = value.cast("string")
     if family == "null":
@@ -107,6 +107,16 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
     if kind == "boolean":
         return ibis.cases((number == 1, True), (number == 0, False))
     return _whole(number) if kind == "code" else number
+
+
+def pointed(value: ir.Value, column: Column, decimal: str) -> ir.Value:
+    """Text of a CSV file that is to be a number, with its decimal mark as a point.
+
+    Point and comma change places, so that a point in a file of decimal commas is no decimal point.
+    """
+    if decimal == "." or kind_of(column) not in ("integer", "number", "code", "boolean"):
+        return value
+    return value.translate(",.", ".,") if value.type().is_string() else value
 
 
 def bounded(value: ir.Value, column: Column) -> ir.Value:
@@ -164,7 +174,7 @@ def unit(value: ir.Value) -> ir.Value | None:
     one zero and without NaN; decimals, dates and whole numbers beyond int64 are their digits. Times are
     refused: engines write two of them alike where clocks are turned back.
     """
-    family = _family(value.type())
+    family = family_of(value.type())
     if family in ("integer", "boolean"):
         return value.cast("int64")
     if family == "text":
