@@ -19,8 +19,9 @@ entry in :mod:`tacit.estimators.registry` makes it known to model files, evaluat
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,8 @@ from tacit import _validate, events
 from tacit.data import given
 from tacit.data.features import Features
 from tacit.data.units import bounded_units
-from tacit.errors import InvalidValue
+from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
+from tacit.estimators.telling import refused_copy, tell_once, telling
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.description import Description, Weight
@@ -77,6 +79,10 @@ class Recipe:
     """What ε is spent on."""
     notes: tuple[str, ...] = ()
     """Lines for the reader of a plan: what was chosen, and how much noise there will be."""
+    expected: tuple[str, ...] = field(default=(), kw_only=True)
+    """How good the fit can be expected to be, where theory tells from public facts."""
+    doubts: tuple[str, ...] = field(default=(), kw_only=True)
+    """Why, by public facts alone, the fit cannot learn anything; empty where it can."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +97,17 @@ class Planned:
     notes: tuple[str, ...]
     event: events.Event
     kind: str
+    expected: tuple[str, ...] = ()
+    """How good the fit can be expected to be, where theory tells from public facts."""
+    doubts: tuple[str, ...] = ()
+    """Why, by public facts alone, the fit cannot learn anything: ``fit`` warns of it before the charge."""
 
     @classmethod
     def of(cls, public: Public, recipe: Recipe) -> Planned:
         """The part of a plan that may be shown."""
         return cls(
             public.epsilon, public.delta, public.relation, public.unit,
-            recipe.parts, recipe.notes, recipe.event, recipe.kind,
+            recipe.parts, recipe.notes, recipe.event, recipe.kind, recipe.expected, recipe.doubts,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -153,6 +163,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Whether ``fit`` needs a target."""
     fits_without_noise: ClassVar[bool] = False
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
+        super().__init_subclass__(**options)
+        score = getattr(cls, "score", None)
+        if score is not None and not hasattr(score, "_tells"):
+            cls.score = telling(score)
+
+    def __sklearn_clone__(self) -> Any:
+        """A copy that is not fitted, with the same ledger, which knows that it is a copy."""
+        made = super().__sklearn_clone__()
+        made._copied = True
+        return made
 
     def _recipe(self, public: Public) -> Recipe:
         """What the fit will do, from parameters and public facts. Refuses what cannot be done."""
@@ -222,7 +245,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         source = Source(self.random_state)
         kind = "seeded" if source.seeded else planned.kind
         label = self.label or self._usual_label()
-        with payment.charge(planned.event, label, noise=kind, delta=planned.delta):
+        copied = getattr(self, "_copied", False)
+        if copied:
+            tell_once(payment.ledger is not None)
+        for doubt in planned.doubts:
+            warnings.warn(doubt, CannotLearn, stacklevel=3)
+        try:
+            charge = payment.charge(planned.event, label, noise=kind, delta=planned.delta)
+        except BudgetExceeded as refused:
+            raise (refused_copy(refused) if copied else refused) from None
+        with charge:
             self._forget()
             try:
                 taken = read()
@@ -283,8 +315,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _public(self, described: int | Features, payment: Payment) -> Public:
         features = described if isinstance(described, Features) else None
         width = len(features.names) if features is not None else _validate.count("features", described, 1)
-        delta = _validate.delta(self.delta)
-        return Public(self._epsilon(), delta, payment.relation, payment.unit, width, features)
+        epsilon, delta = self._epsilon(), _validate.delta(self.delta)
+        _validate.warn_if_weak(epsilon, delta, getattr(self, "population", None), stacklevel=5)
+        return Public(epsilon, delta, payment.relation, payment.unit, width, features)
 
     def _epsilon(self) -> float:
         if self.fits_without_noise and isinstance(self.epsilon, float) and self.epsilon == math.inf:
