@@ -89,7 +89,7 @@ class Guarantee:
             "delta": self.delta,
             "event": json.loads(self.event.to_json()),
             "relation": str(self.relation),
-            "unit": {"column": self.unit.column, "rows": self.unit.rows},
+            "unit": self.unit.to_dict(),
             "noise": self.noise,
             "assumptions": list(self.assumptions),
         }

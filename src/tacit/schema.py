@@ -12,9 +12,14 @@ A schema is written in TOML:
 >>> schema = Schema.from_toml('''
 ... population = 32561                     # the public number of rows; private if left out
 ...
+... [about]                                # optional, for the pages of reports
+... data = "Register of the Northern Hospital, 2020 to 2024"
+... responsible = "Data office, data@hospital.example"
+...
 ... [unit]                                 # whom to protect; a single row if left out
 ... column = "patient_id"
 ... rows = 3                               # the most rows that one of them may have
+... name = "patient"                       # what people call one of them
 ...
 ... [columns.age]
 ... type = "integer"
@@ -49,7 +54,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -59,7 +64,7 @@ from tacit import _validate
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 from tacit.relations import Unit
 
-__all__ = ["Column", "Schema"]
+__all__ = ["About", "Column", "Schema"]
 
 LARGEST = 2**53
 """The largest whole number that may be declared: up to here each is itself in float64."""
@@ -171,11 +176,25 @@ class Column:
 
 
 @dataclass(frozen=True)
+class About:
+    """What reports say of a table in words: which ``data`` it holds, and who is ``responsible`` for them."""
+
+    data: str | None = None
+    responsible: str | None = None
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if (value := getattr(self, part.name)) is not None:
+                _text(f"{part.name} in [about]", value, 1)
+
+
+@dataclass(frozen=True)
 class Schema:
     """The public knowledge about a table: columns in order, its population, the unit.
 
     ``columns`` cannot be changed afterwards. ``population`` is the public number of rows; with
-    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared.
+    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared. ``about`` has
+    words for the pages of reports.
 
     >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, population=1000)
     >>> list(schema.with_column("smoker", Column("boolean")))
@@ -185,6 +204,7 @@ class Schema:
     columns: Mapping[str, Column] = field(hash=False)
     population: int | None = None
     unit: Unit = field(default_factory=Unit)
+    about: About = field(default_factory=About, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not self.columns:
@@ -198,9 +218,14 @@ class Schema:
             object.__setattr__(self, "population", _whole("population", self.population, 0))
         if not isinstance(self.unit, Unit):
             raise InvalidValue("unit", self.unit, "a Unit", "Write Unit('patient_id', rows=3).")
+        if self.unit.name is not None:
+            _text("name of the unit", self.unit.name)
         if self.unit.column is not None:
-            whom = _text("column of the unit", self.unit.column, 1)
-            object.__setattr__(self, "unit", Unit(whom, _whole("rows of the unit", self.unit.rows, 1)))
+            whom, rows = _text("column of the unit", self.unit.column, 1), self.unit.rows
+            made = Unit(whom, _whole("rows of the unit", rows, 1), self.unit.name)
+            object.__setattr__(self, "unit", made)
+        if not isinstance(self.about, About):
+            raise InvalidValue("about", self.about, "an About", "Write About(responsible='Data office').")
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
@@ -211,12 +236,13 @@ class Schema:
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
-    def __reduce__(self) -> tuple[type[Schema], tuple[Any, ...]]:
-        return Schema, (dict(self.columns), self.population, self.unit)
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        named = {part.name: getattr(self, part.name) for part in fields(self)}
+        return _restored, ({**named, "columns": dict(self.columns)},)
 
     def with_column(self, name: str, column: Column) -> Schema:
         """A new schema with one column more, or with the column of this name replaced."""
-        return Schema({**self.columns, name: column}, self.population, self.unit)
+        return replace(self, columns={**self.columns, name: column})
 
     @classmethod
     def of(cls, value: Schema | str | os.PathLike[str] | Mapping[str, Any]) -> Schema:
@@ -262,8 +288,15 @@ class Schema:
     def to_toml(self) -> str:
         """The schema as TOML text, from which ``from_toml`` makes an equal schema."""
         lines = [] if self.population is None else [f"population = {self.population}", ""]
-        if self.unit.column is not None:
-            lines += ["[unit]", f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}", ""]
+        words = [(part.name, getattr(self.about, part.name)) for part in fields(About)]
+        if told := [f"{name} = {quoted(value)}" for name, value in words if value is not None]:
+            lines += ["[about]", *told, ""]
+        whom = [] if self.unit.column is None else [
+            f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}"
+        ]  # fmt: skip
+        whom += [] if self.unit.name is None else [f"name = {quoted(self.unit.name)}"]
+        if whom:
+            lines += ["[unit]", *whom, ""]
         for name, column in self.columns.items():
             lines.append(f"[columns.{key(name)}]")
             for part in fields(Column):
@@ -279,7 +312,7 @@ class Schema:
 
 
 def _from_document(document: Mapping[str, Any]) -> Schema:
-    known = ("columns", "population", "unit")
+    known = ("columns", "population", "unit", "about")
     if "rows" in document:
         advice = "The public number of rows is called population: write population = 32561."
         raise InvalidValue("key of the schema", "rows", "one of " + ", ".join(known), advice)
@@ -288,11 +321,19 @@ def _from_document(document: Mapping[str, Any]) -> Schema:
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidValue("columns", columns, "one table or more", "Write [columns.age] and its type.")
     if isinstance(unit, Mapping):
-        _known_keys("the unit", unit, ("column", "rows"))
+        _known_keys("the unit", unit, ("column", "rows", "name"))
         with _about("the unit"):
             unit = Unit(**unit)
+    about = document.get("about", {})
+    if isinstance(about, Mapping):
+        _known_keys("[about]", about, [part.name for part in fields(About)])
+        about = About(**about)
     declared = {name: _column(name, entry) for name, entry in columns.items()}
-    return Schema(declared, document.get("population"), unit)
+    return Schema(declared, document.get("population"), unit, about=about)
+
+
+def _restored(named: Mapping[str, Any]) -> Schema:
+    return Schema(**named)
 
 
 def _column(name: str, entry: Any) -> Column:

@@ -27,6 +27,16 @@ def report(
         list[Path] | None,
         typer.Option(help="Another model of the same target, for utility against ε; may be repeated."),
     ] = None,
+    responsible: Annotated[
+        str | None,
+        typer.Option(help="The person or office that answers for the data.", show_default="as in the schema"),
+    ] = None,
+    unit_name: Annotated[
+        str | None,
+        typer.Option(
+            help="What people call one of those who are protected: patient.", show_default="as in the schema"
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write a page about a saved model: guarantee, cost, utility, coefficients.
@@ -37,6 +47,7 @@ def report(
     """
     with status(f"Drawing {out}"):
         jobs.report(
-            model, out=out, ledger=ledger, dataset=dataset, compare=compare or (), overwrite=overwrite
-        )
+            model, out=out, ledger=ledger, dataset=dataset, compare=compare or (),
+            responsible=responsible, unit_name=unit_name, overwrite=overwrite,
+        )  # fmt: skip
     say(Console(), f"Report written to {out}")

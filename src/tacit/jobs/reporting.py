@@ -23,13 +23,17 @@ def report(
     ledger: Place | None = None,
     dataset: str | None = None,
     compare: Sequence[str | os.PathLike[str]] = (),
+    responsible: str | None = None,
+    unit_name: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a page about a saved model, and return its file: guarantee, cost, utility, coefficients.
 
     ``ledger`` lists what was charged to it, or to one ``dataset`` of it; ``compare`` names files of other
-    models of the same target, whose utility is drawn against ε. Nothing else is read: whatever the page
-    shows about the data was charged when it was measured, or was measured on public rows.
+    models of the same target, whose utility is drawn against ε. ``responsible`` names the person or office
+    that answers for the data, and ``unit_name`` what people call one of those who are protected
+    (``"patient"``); left out, both are what the schema of the model declares. Nothing else is read: whatever
+    the page shows about the data was charged when it was measured, or was measured on public rows.
     """
     place = Path(out)
     spare(place, overwrite, model, ledger, *compare)
@@ -43,7 +47,10 @@ def report(
         elif ledger is not None:
             names = [dataset] if dataset else Ledger.datasets_in(ledger)
             books = [stack.enter_context(Ledger.open(ledger, dataset=name)) for name in names]
-        write_page(place, fitted, Path(model).name, books, others, overwrite=overwrite)
+        write_page(
+            place, fitted, Path(model).name, books, others,
+            responsible=responsible, unit_name=unit_name, overwrite=overwrite,
+        )  # fmt: skip
     return place
 
 
@@ -54,6 +61,8 @@ def write_page(
     books: Iterable[Ledger | None],
     others: Iterable[tuple[Any, str]] = (),
     *,
+    responsible: str | None = None,
+    unit_name: str | None = None,
     overwrite: bool,
 ) -> None:
     """Draw the page about a model and what these ledgers say was spent, and write it."""
@@ -62,4 +71,5 @@ def write_page(
 
     spending = [Spending.of(book) for book in books if book is not None]
     compared = [Facts.of(each, called) for each, called in others]
-    write(out, model_page(Facts.of(model, name), spending, compared), overwrite=overwrite)
+    facts = Facts.of(model, name, unit_name=unit_name, responsible=responsible)
+    write(out, model_page(facts, spending, compared), overwrite=overwrite)

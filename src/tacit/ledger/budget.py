@@ -59,7 +59,8 @@ class Terms:
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        told = asdict(self) | {"unit": self.unit.to_dict()}
+        return json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Terms:
