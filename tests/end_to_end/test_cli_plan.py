@@ -84,7 +84,8 @@ def test_planning_needs_no_torch(tmp_path: Path) -> None:
         "    assert error.name == 'torch', error\n"
         "else:\n"
         "    raise AssertionError('torch was found')\n"
-        f"sys.argv = ['tacit', 'plan', *{TRAINING!r}, '--epsilon', '2', '--format', 'json', '--plot', 'plan.png']\n"
+        f"sys.argv = ['tacit', 'plan', *{TRAINING!r}, '--epsilon', '2', '--format', 'json']\n"
+        "sys.argv += ['--plot', 'plan.png']\n"
         "tacit.cli.main()\n"
     )
     command = [sys.executable, "-c", code]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -17,9 +17,23 @@ from rich.markup import escape
 from tacit import _validate, events
 from tacit.guarantee import Guarantee, ceiling, floor
 
+if TYPE_CHECKING:
+    from tacit.evaluation import Evaluation
+
 __all__ = [
-    "as_json", "deliver", "described", "down", "pair", "say", "show_json", "status", "up", "wants_json"
-]  # fmt: skip
+    "as_json",
+    "chosen_format",
+    "deliver",
+    "described",
+    "down",
+    "made_facts",
+    "pair",
+    "say",
+    "show_json",
+    "status",
+    "up",
+    "wants_json",
+]
 
 
 def say(console: Console, *lines: str) -> None:
@@ -31,6 +45,14 @@ def say(console: Console, *lines: str) -> None:
 def wants_json(format: str) -> bool:
     """Whether ``--format`` asks for JSON rather than tables; any other word is refused."""
     return _validate.choice("format", format, ("table", "json")) == "json"
+
+
+def chosen_format(format: str | None, out: Path | None, formats: tuple[str, ...]) -> str:
+    """The format that was asked for, else the one that the file's ending names, else the first."""
+    if format is not None:
+        return _validate.choice("format", format, formats)
+    ending = out.suffix.lower().removeprefix(".") if out else ""
+    return ending if ending in formats else formats[0]
 
 
 def as_json(data: Any) -> str:
@@ -89,6 +111,17 @@ def deliver(text: str, out: Path | None, what: str) -> None:
         typer.echo(text, nl=False)
         typer.echo(f"tacit: {out} cannot be written: {error.strerror}. The {what} are above.", err=True)
         raise typer.Exit(2) from error
+
+
+def made_facts(
+    path: Path | None, guarantee: Guarantee | None, evaluation: Evaluation | None
+) -> dict[str, Any]:
+    """A model that was made, for JSON: its file, its guarantee, and how good it is where that was tested."""
+    return {
+        "model": path,
+        "guarantee": None if guarantee is None else json.loads(guarantee.to_json()),
+        "evaluation": None if evaluation is None else evaluation.to_dict(),
+    }
 
 
 def pair(guarantee: Guarantee) -> str:

@@ -48,6 +48,8 @@ Read = Callable[[], tuple[Any, Any, Any]]
 
 CHOSEN = "the parameters of the model were chosen without the data"
 """An assumption of every fit."""
+FOLDS = "which rows were handed to fit depended on no other row; folds by position or by label do depend on some"
+"""An assumption of the fit of a copy, as cross-validation makes them."""
 NEVER_SAVED = ("ledger", "random_state")
 """Parameters that stay out of model files."""
 
@@ -126,6 +128,8 @@ class PrivateRows:
     """One per row; None where there are none."""
     keep: NDArray[np.bool_] | None
     """The rows that count, so that no unit has too many; None where all do."""
+    weights: NDArray[Any] | None = None
+    """How much each row is to count, as it was handed over; None where no weights were."""
 
     @property
     def used(self) -> int:
@@ -144,6 +148,7 @@ class _Taken:
     targets: NDArray[Any] | None
     units: NDArray[Any] | None
     assumptions: tuple[str, ...]
+    weights: NDArray[Any] | None = None
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -216,13 +221,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, units: Any = None) -> Any:
         """Fit to private rows in memory; the charge is made before they are used.
 
-        Rows with a value that is not finite, or with a target outside what is declared, contribute nothing.
-        ``units`` names the unit of each row, of which at most ``rows_per_unit`` rows, chosen at random,
+        A value that is not finite is missing, and is read by a public rule, as in ``predict``. Rows with a
+        target outside what is declared contribute nothing. ``units`` names the unit of each row, of which at most ``rows_per_unit`` rows, chosen at random,
         are used. In a list, a row of another length than the bounds declare, or than most rows have,
         contributes nothing either.
         """
-        taken = self._taken(X, y, units)
-        return self._fit(taken.described, units is not None, lambda: taken, ())
+        return self._fit_taken(self._taken(X, y, units))
+
+    def _fit_taken(self, taken: _Taken) -> Any:
+        return self._fit(taken.described, taken.units is not None, lambda: taken, ())
 
     def fit_rows(self, features: int | Features, read: Read, *, assumptions: Sequence[str] = ()) -> Any:
         """Fit to private rows that ``read`` fetches, once, and only after the charge.
@@ -266,11 +273,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, source)
                 for name, fact in taken.named.items():
                     setattr(self, name, fact)
-                self._carry_out(recipe, PrivateRows(taken.matrix, taken.targets, keep), source)
+                rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights)
+                self._carry_out(recipe, rows, source)
                 self.event_ = planned.event
                 self.guarantee_ = Guarantee(
                     planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-                    (CHOSEN, *taken.assumptions, *assumptions),
+                    (CHOSEN, *taken.assumptions, *assumptions, *((FOLDS,) if copied else ())),
                 )  # fmt: skip
             except BaseException:
                 self._forget()
@@ -286,7 +294,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             delattr(self, name)
         self.__dict__.pop("_evaluations", []).clear()
 
-    def _taken(self, X: Any, y: Any, units: Any) -> _Taken:
+    def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The rows in one form, by their types and shapes alone."""
         width = self._declared_width()
         matrix = given.declared_matrix(X, width)
@@ -300,6 +308,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             given.column("y", y, len(matrix)) if self.supervised else None,
             None if units is None else given.column("units", units, len(matrix)),
             given.assumed(X, width),
+            None if weights is None else given.column("sample_weight", weights, len(matrix)),
         )
 
     def _by_unit(self) -> bool:

@@ -205,7 +205,7 @@ def open(
     unit: Unit | None = None,
     relation: Relation | str | None = None,
     random_state: int | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     memory_limit: str | None = None,
     show_engine_errors: bool = False,
 ) -> Table:
