@@ -85,19 +85,19 @@ def test_a_refusal_names_delta_if_that_ran_out(path, open_ledger):
         ledger.charge(events.Gaussian(20.0), label="another", delta=2e-7)
     error = caught.value
     assert (error.remaining_delta, error.remaining) == (pytest.approx(1e-7), ledger.remaining())
-    assert "to δ = 1.1e-06, over the budget of 'default'" in error.problem
+    assert "would bring 'default' to δ = 1.1e-06, over its budget of ε = 3, δ = 1e-06" in error.problem
     assert "δ ran out" in error.next_step
     assert f"At most ε = {error.remaining:.4g}"[:-1] in error.next_step
     assert "with δ = 1e-07 still fits" in error.next_step
     ledger.charge(events.Gaussian(20.0), label="the rest", delta=1e-7)
-    with pytest.raises(BudgetExceeded, match=r"needs a δ, and none is left.*with δ = 0 still fits.*Laplace"):
+    with pytest.raises(BudgetExceeded, match=r"needs a δ, and 'default' has none left.*with δ = 0 still fits.*Laplace"):
         ledger.charge(events.Gaussian(20.0), label="one more")
     ledger.charge(events.Laplace(20.0), label="without")
 
 
 def test_a_refusal_names_epsilon_if_that_ran_out(path, open_ledger):
     ledger = open_ledger(path, BUDGET)
-    with pytest.raises(BudgetExceeded, match=r"to ε = 4, over the budget.*ε ran out.*At most ε = 3 with δ = 1e-06"):
+    with pytest.raises(BudgetExceeded, match=r"to ε = 4, over its budget.*ε ran out.*At most ε = 3 with δ = 1e-06"):
         ledger.charge(events.Laplace(0.25), label="income")
     with pytest.raises(BudgetExceeded, match="has no finite ε at the δ = 1e-09 declared"):
         ledger.charge(events.Approximate(0.1, 1e-8), label="income", delta=1e-9)
