@@ -403,10 +403,10 @@ def _left_open(text: str) -> tuple[str, str] | None:
 
 
 def _filled_in(where: str, entry: Mapping[str, Any]) -> None:
-    """Refuse a "?" in place of a value. Among other categories it is one of them, and it may be a constant."""
+    """Refuse a "?" in place of a value. It may be a constant, and a category among others."""
     for name, value in entry.items():
         listed = value if isinstance(value, (list, tuple)) else [value]
-        unknown = ["?" == one for one in listed if isinstance(one, str)]
+        unknown = [one == "?" for one in listed if isinstance(one, str)]
         if any(unknown) and name not in ("missing", "other") and (name != "categories" or all(unknown)):
             raise InvalidValue(f"{name} of {where}", "?", "filled in", _FILL_IN)
 

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import ibis.expr.types as ir
@@ -41,7 +42,17 @@ from tacit.data.frames import cast, readable
 from tacit.errors import SourceMissing
 from tacit.schema import Dialect
 
-__all__ = ["DELIMITERS", "Part", "first_line", "is_csv", "paths_of", "tables_of", "unchanged", "well_formed"]
+__all__ = [
+    "DELIMITERS",
+    "Part",
+    "dialect_of",
+    "first_line",
+    "is_csv",
+    "paths_of",
+    "tables_of",
+    "unchanged",
+    "well_formed",
+]
 
 DELIMITERS = (",", ";", "\t", "|")
 """The usual ones."""
@@ -56,6 +67,8 @@ class Part(NamedTuple):
     """Columns whose type the file does not tell: all of a CSV, and those that are all missing."""
     decimal: str = "."
     """The decimal mark in untyped columns."""
+    absent: Mapping[str, str] = MappingProxyType({})
+    """For columns of objects, the column that tells which of their values are missing."""
 
 
 Load = Callable[[], None]
@@ -71,6 +84,12 @@ def well_formed(encoding: str = "utf-8") -> str:
     """What is assumed of files."""
     written = encoding.upper() if encoding.startswith("utf") else encoding
     return f"the files keep to their format: quotation marks closed, text in {written}"
+
+
+def dialect_of(path: str, declared: Dialect) -> Dialect:
+    """How a file is written: as declared, but that a file called ``.tsv`` has tabs, not commas."""
+    tabs = declared.delimiter == "," and path.lower().removesuffix(".gz").endswith(".tsv")
+    return replace(declared, delimiter="\t") if tabs else declared
 
 
 def is_csv(path: str) -> bool:
@@ -186,8 +205,7 @@ def _layout(
             by_arrow = [_by_arrow(kind) or name in old for name, kind in kinds.items()]
             return None, tuple(kinds), tuple(zip(map(str, kinds.values()), by_arrow, strict=True))
         if lowered.endswith(_TEXT):
-            tabs = dialect.delimiter == "," and lowered.removesuffix(".gz").endswith(".tsv")
-            written = replace(dialect, delimiter="\t") if tabs else dialect
+            written = dialect_of(path, dialect)
             if not os.path.getsize(path):
                 problem = f"{path!r} is empty: it has no first line of column names."
                 raise SourceMissing(problem, "Name another file.", path=path)
@@ -267,8 +285,9 @@ def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str],
     files = ", ".join(_quoted(glob.escape(path)) for path in paths)
     connection.con.execute(
         f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv([{files}], columns = {{{columns}}}, "
-        f"auto_detect = false, header = true, delim = {_quoted(dialect.delimiter)}, quote = '\"', escape = '\"', "
-        "ignore_errors = true, strict_mode = false, parallel = false, hive_partitioning = false)"
+        f"auto_detect = false, header = true, delim = {_quoted(dialect.delimiter)}, quote = '\"', "
+        "escape = '\"', ignore_errors = true, strict_mode = false, parallel = false, "
+        "hive_partitioning = false)"
     )
     return Part(connection.table(view), stored, stored, dialect.decimal)
 

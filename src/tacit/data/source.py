@@ -44,12 +44,15 @@ from tacit.data.frames import Frame, frame_of
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Dialect, Schema, quoted
 
-__all__ = ["UNIT", "PrivateSource", "connect", "text_of"]
+__all__ = ["UNIT", "PrivateSource", "connect", "text_of", "unnamed_advice"]
 
 UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
 
 RAW = "__raw__"
+STATE = "__state__"
+"""What the column that tells the state of another is called before its name; see :mod:`tacit.data.states`."""
+_ABSENT = "__absent__"
 STORED = "the names and types in which the frame stores its columns were decided without the rows"
 """What is assumed of a frame. ``pd.read_csv``, say, lets one row decide the type of a whole column."""
 
@@ -236,7 +239,7 @@ def connect(
                 part._replace(names={k: v for k, v in part.names.items() if k != UNIT}) for part in parts
             ]
         for part in parts if frame is None else ():
-            _require(part.names, schema, partial(_unnamed, schema, texts, dialect) if texts else None)
+            _require(part.names, schema, partial(unnamed_advice, schema, texts, dialect) if texts else None)
         cleaned = [_cleaned(part, schema, connection.name) for part in parts]
         _require_one_type_of_unit(parts, schema)
     except BaseException:
@@ -279,7 +282,7 @@ def _check_names(schema: Schema) -> None:
         if times > 1:
             alike = [column for column in schema.columns if column.lower() == name]
             raise InvalidValue("columns", alike, "different in more than upper and lower case", "Rename one.")
-        if name == UNIT or name.startswith(RAW):
+        if name == UNIT or name.startswith((RAW, STATE, _ABSENT)):
             raise InvalidValue("column", name, f"named neither {UNIT} nor {RAW}…", "Rename it.")
 
 
@@ -310,15 +313,18 @@ def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Ca
             raise SourceMissing(f"The frame has two columns {name!r}.", "Rename one of them.", column=name)
         places[label] = frame.names.index(name), column
     stored = {label: f"c{i}" for i, label in enumerate(places)}
-    layout = pa.schema([(stored[label], frame.kind(*place)) for label, place in places.items()])
+    objects = {label: f"a{i}" for i, label in enumerate(places) if frame.untyped(places[label][0])}
+    fields = [(stored[label], frame.kind(*place)) for label, place in places.items()]
+    layout = pa.schema([*fields, *((name, pa.bool_()) for name in objects.values())])
     connection.con.register("frame", layout.empty_table())
 
     def load() -> None:
         taken = frame.taken([place for place, _ in places.values()])
         values = [taken.values(i, column) for i, (_, column) in enumerate(places.values())]
+        values += [taken.absent(i) for i, label in enumerate(places) if label in objects]
         connection.con.register("frame", pa.table(values, schema=layout))
 
-    return Part(connection.table("frame"), stored), load
+    return Part(connection.table("frame"), stored, absent=objects), load
 
 
 def _require(names: Iterable[Any], schema: Schema, unnamed: Callable[[], str] | None = None) -> None:
@@ -336,7 +342,7 @@ def _require(names: Iterable[Any], schema: Schema, unnamed: Callable[[], str] | 
         raise SourceMissing(f"The source has no column {name!r}.", advice, column=name)
 
 
-def _unnamed(schema: Schema, paths: Sequence[str], dialect: Dialect) -> str:
+def unnamed_advice(schema: Schema, paths: Sequence[str], dialect: Dialect) -> str:
     """Advice on a CSV file whose first line, as it is read, does not name all declared columns.
 
     What a file without a line of names has in its first line is somebody's row: the advice is the same,
@@ -354,10 +360,11 @@ def _unnamed(schema: Schema, paths: Sequence[str], dialect: Dialect) -> str:
                     for key in ("delimiter", "encoding")
                     if getattr(other, key) != getattr(dialect, key)
                 ]
-                one = "One column was found. " if delimiter != dialect.delimiter else ""
-                what = f"Is the delimiter {delimiter!r}?" if one else f"Is the encoding {encoding}?"
-                name = ", or name that delimiter here" if one else ""
-                return f"{one}{what} The schema says so with [csv] and, below, {' and '.join(changed)}{name}."
+                said = f"The schema says so with [csv] and, below, {' and '.join(changed)}"
+                if delimiter == dialect.delimiter:
+                    return f"Is the encoding {encoding}? {said}."
+                found = "One column was found. " if len(first_line(paths[0], dialect)) == 1 else ""
+                return f"{found}Is the delimiter {delimiter!r}? {said}, or name that delimiter here."
     return _UNNAMED
 
 
@@ -370,6 +377,8 @@ def _cleaned(part: Part, schema: Schema, engine: str) -> ir.Table:
         if name not in part.untyped:
             storage.require(name, expressions.family_of(stored.type()), stored.type(), column)
         columns[name] = expressions.parsed(expressions.pointed(stored, column, part.decimal), column, engine)
+        told = part.absent.get(name)
+        columns[_ABSENT + name] = expressions.absent(stored) if told is None else table[told]
     if schema.unit.column is not None:
         stored = table[names.get(UNIT) or names[schema.unit.column]]
         key = expressions.unit(stored)
@@ -384,6 +393,10 @@ def _cleaned(part: Part, schema: Schema, engine: str) -> ir.Table:
         **{name: expressions.bounded(table[name], column) for name, column in schema.columns.items()},
         **{name: table[name] for name in columns if name == UNIT},
         **{RAW + name: table[name] for name in looked_up},
+        **{
+            STATE + name: expressions.state(table[_ABSENT + name], table[name], column)
+            for name, column in schema.columns.items()
+        },
     )
 
 

@@ -23,9 +23,10 @@ A value is first read, and then bounded. How it is read, by declared type; what 
 
 Text is a number if it is written in decimal digits with or without sign, point and exponent, or is
 ``inf`` or ``infinity``: :data:`NUMBER`. In a CSV file whose schema declares the comma as its decimal mark,
-comma and point change places first: ``1,5`` is a number and ``1.5`` is none. Surrounding :data:`BLANKS` do not count. Empty or blank text is
-missing; no other word is ("NA" is a category like any other, and no number). Numbers become text or
-whole-number categories only below 2⁵³ in size, where a number stored as a float is still the one meant.
+comma and point change places first: ``1,5`` is a number and ``1.5`` is none. Surrounding :data:`BLANKS` do
+not count. Empty or blank text is missing; no other word is ("NA" is a category like any other, and no
+number). Numbers become text or whole-number categories only below 2⁵³ in size, where a number
+stored as a float is still the one meant.
 All other complex numbers, bytes, durations, times of the day and collections are missing.
 
 How it is bounded, in this order:

@@ -1,9 +1,9 @@
 """Which stored types can be what is declared: decided by types alone, before anything is charged.
 
-The type in which a Parquet file, a table of an engine, a frame or an array stores a column is public, like the
-column's name; no value is looked at. A column of text that is declared as a number would be missing in every
-row but those whose text happens to be digits, and a budget would buy nothing: it is refused, and the message
-says how to mend it.
+The type in which a Parquet file, a table of an engine, a frame or an array stores a column is public, like
+the column's name; no value is looked at. A column of text that is declared as a number would be missing in
+every row but those whose text happens to be digits, and a budget would buy nothing: it is refused, and the
+message says how to mend it.
 
 Some columns have no stored type: those of a CSV file, where everything is text, and of a frame or an array of
 objects, where every value has its own. What they hold is read value by value
@@ -68,13 +68,11 @@ def family_of(stored: Any) -> str | None:
     """The family of a type of NumPy, pandas, Polars or Arrow; None for objects, and for what has no type.
 
     >>> import numpy as np
-    >>> [family_of(np.dtype(kind)) for kind in ("int8", "float32", "<U3", "datetime64[s]", "object", "complex")]
-    ['integer', 'float', 'text', 'timestamp', None, 'nested']
+    >>> [family_of(np.dtype(kind)) for kind in ("int8", "float32", "<U3", "datetime64[s]", "object")]
+    ['integer', 'float', 'text', 'timestamp', None]
     """
-    if (
-        stored is None
-        or (kind := getattr(stored, "kind", "")) == "O"
-        and type(stored).__module__ == "numpy.dtypes"
+    if stored is None or (
+        (kind := getattr(stored, "kind", "")) == "O" and type(stored).__module__ == "numpy.dtypes"
     ):
         return None
     if (categories := getattr(stored, "categories", None)) is not None and hasattr(categories, "dtype"):
