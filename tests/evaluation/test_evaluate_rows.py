@@ -189,7 +189,7 @@ def test_what_is_registered_stays_as_it_is() -> None:
 
 
 def test_every_part_of_a_schema_is_known() -> None:
-    """A part that was not registered would make every pipeline run one row at a time: right, and far slower."""
+    """A part that is not registered would make every pipeline run one row at a time, which is far slower."""
     parts = Schema({"x": Column("number", bounds=(0, 1))})
     made = [parts, parts["x"], *(getattr(parts, one.name) for one in dataclasses.fields(parts))]
     kinds = {type(value) for value in made if dataclasses.is_dataclass(value)}

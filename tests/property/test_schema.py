@@ -270,7 +270,7 @@ def test_columns_that_are_refused(arguments: dict[str, Any], message: str) -> No
         ("unit = 'id'\n[columns.a]\ntype = 'text'", "unit must be a Unit"),
         (
             "rows = 5\n[columns.a]\ntype = 'text'",
-            "key of the schema must be one of columns, population, unit, csv, about, got 'rows'. The public number",
+            "one of columns, population, unit, csv, about, got 'rows'. The public number",
         ),
         ("unit.rows = 2\n[columns.a]\ntype = 'text'", "rows of the unit must be 1 where the unit is a row"),
         ("unit.column = 3\n[columns.a]\ntype = 'text'", "column of the unit must be text"),
