@@ -204,7 +204,7 @@ class Schema:
     columns: Mapping[str, Column] = field(hash=False)
     population: int | None = None
     unit: Unit = field(default_factory=Unit)
-    about: About = field(default_factory=About, kw_only=True)
+    about: About = field(default_factory=About)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not self.columns:
@@ -236,9 +236,9 @@ class Schema:
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        named = {part.name: getattr(self, part.name) for part in fields(self)}
-        return _restored, ({**named, "columns": dict(self.columns)},)
+    def __reduce__(self) -> tuple[type[Schema], tuple[Any, ...]]:
+        _, *others = (getattr(self, part.name) for part in fields(self))
+        return Schema, (dict(self.columns), *others)
 
     def with_column(self, name: str, column: Column) -> Schema:
         """A new schema with one column more, or with the column of this name replaced."""
@@ -330,10 +330,6 @@ def _from_document(document: Mapping[str, Any]) -> Schema:
         about = About(**about)
     declared = {name: _column(name, entry) for name, entry in columns.items()}
     return Schema(declared, document.get("population"), unit, about=about)
-
-
-def _restored(named: Mapping[str, Any]) -> Schema:
-    return Schema(**named)
 
 
 def _column(name: str, entry: Any) -> Column:

@@ -303,7 +303,7 @@ def inline(figure: Figure, salt: str) -> str:
     buffer = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):
         for text in figure.findobj(Text):
-            text.set_parse_math(False)  # type: ignore[attr-defined]
+            text.set_parse_math(False)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     drawn = buffer.getvalue()
     drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn[drawn.index("<svg") :].replace("xlink:href", "href"))
