@@ -12,6 +12,11 @@ A schema is written in TOML:
 >>> schema = Schema.from_toml('''
 ... population = 32561                     # the public number of rows; private if left out
 ...
+... [csv]                                  # how CSV files are written; as here if left out
+... delimiter = ","
+... decimal = "."
+... encoding = "utf-8"
+...
 ... [about]                                # optional, for the pages of reports
 ... data = "Register of the Northern Hospital, 2020 to 2024"
 ... responsible = "Data office, data@hospital.example"
@@ -48,6 +53,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import secrets
 import shutil
 import tomllib
@@ -61,10 +67,11 @@ from types import MappingProxyType
 from typing import Any
 
 from tacit import _validate
+from tacit._dialect import Dialect
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 from tacit.relations import Unit
 
-__all__ = ["About", "Column", "Schema"]
+__all__ = ["About", "Column", "Dialect", "Schema"]
 
 LARGEST = 2**53
 """The largest whole number that may be declared: up to here each is itself in float64."""
@@ -190,11 +197,12 @@ class About:
 
 @dataclass(frozen=True)
 class Schema:
-    """The public knowledge about a table: columns in order, its population, the unit.
+    """The public knowledge about a table: columns in order, its population, the unit, how its CSV is written.
 
     ``columns`` cannot be changed afterwards. ``population`` is the public number of rows; with
-    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared. ``about`` has
-    words for the pages of reports.
+    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared. ``csv`` is the
+    :class:`Dialect` of CSV files with these columns, and holds wherever one of them is read.
+    ``about`` has words for the pages of reports.
 
     >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, population=1000)
     >>> list(schema.with_column("smoker", Column("boolean")))
@@ -204,6 +212,7 @@ class Schema:
     columns: Mapping[str, Column] = field(hash=False)
     population: int | None = None
     unit: Unit = field(default_factory=Unit)
+    csv: Dialect = field(default_factory=Dialect)
     about: About = field(default_factory=About)
 
     def __post_init__(self) -> None:
@@ -226,6 +235,8 @@ class Schema:
             object.__setattr__(self, "unit", made)
         if not isinstance(self.about, About):
             raise InvalidValue("about", self.about, "an About", "Write About(responsible='Data office').")
+        if not isinstance(self.csv, Dialect):
+            raise InvalidValue("csv", self.csv, "a Dialect", "Write Dialect(delimiter=';', decimal=',').")
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
@@ -281,6 +292,8 @@ class Schema:
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
+            if (place := _left_open(text)) is not None:
+                raise InvalidValue(*place, "filled in", _FILL_IN) from None
             where = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "an absurd value"
             raise InvalidValue("schema", where, "written in TOML", "tacit.schema has an example.") from None
         return _from_document(document)
@@ -297,6 +310,12 @@ class Schema:
         whom += [] if self.unit.name is None else [f"name = {quoted(self.unit.name)}"]
         if whom:
             lines += ["[unit]", *whom, ""]
+        if self.csv != Dialect():
+            lines += [
+                "[csv]",
+                *(f"{part.name} = {quoted(getattr(self.csv, part.name))}" for part in fields(Dialect)),
+                "",
+            ]
         for name, column in self.columns.items():
             lines.append(f"[columns.{key(name)}]")
             for part in fields(Column):
@@ -312,24 +331,32 @@ class Schema:
 
 
 def _from_document(document: Mapping[str, Any]) -> Schema:
-    known = ("columns", "population", "unit", "about")
+    known = ("columns", "population", "unit", "csv", "about")
     if "rows" in document:
         advice = "The public number of rows is called population: write population = 32561."
         raise InvalidValue("key of the schema", "rows", "one of " + ", ".join(known), advice)
     _known_keys("the schema", document, known, "Columns are written [columns.age].")
-    columns, unit = document.get("columns"), document.get("unit", {})
+    columns, unit, csv = document.get("columns"), document.get("unit", {}), document.get("csv", {})
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidValue("columns", columns, "one table or more", "Write [columns.age] and its type.")
     if isinstance(unit, Mapping):
         _known_keys("the unit", unit, ("column", "rows", "name"))
+        _filled_in("the unit", unit)
         with _about("the unit"):
             unit = Unit(**unit)
+    if isinstance(csv, Mapping):
+        _known_keys("csv", csv, [part.name for part in fields(Dialect)])
+        with _about("csv"):
+            csv = Dialect(**csv)
     about = document.get("about", {})
     if isinstance(about, Mapping):
-        _known_keys("[about]", about, [part.name for part in fields(About)])
+        _known_keys("about", about, [part.name for part in fields(About)])
+        _filled_in("about", about)
         about = About(**about)
+    if document.get("population") == "?":
+        raise InvalidValue("population", "?", "filled in", _FILL_IN)
     declared = {name: _column(name, entry) for name, entry in columns.items()}
-    return Schema(declared, document.get("population"), unit, about=about)
+    return Schema(declared, document.get("population"), unit, csv, about)
 
 
 def _column(name: str, entry: Any) -> Column:
@@ -339,6 +366,7 @@ def _column(name: str, entry: Any) -> Column:
     if not isinstance(entry, Mapping):
         raise InvalidValue(where, entry, "a table", 'Write [columns.age] and, below, type = "integer".')
     _known_keys(where, entry, [part.name for part in fields(Column)])
+    _filled_in(where, entry)
     with _about(where):
         return Column(**{"type": None, **entry})
 
@@ -348,6 +376,39 @@ def _known_keys(where: str, entry: Mapping[str, Any], known: Sequence[str], advi
         if name not in known:
             hint = hint_of(name, known) or advice
             raise InvalidValue(f"key of {where}", name, "one of " + ", ".join(known), hint)
+
+
+_FILL_IN = "Write what is publicly known in place of the ?, or take the line out."
+_SECTION = re.compile(r"\s*\[\s*(\w+)(?:\s*\.\s*(.*?))?\s*\]\s*(?:#.*)?")
+_ENTRY = re.compile(r"\s*([\w-]+)\s*=")
+_STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'|#.*""")
+
+
+def _left_open(text: str) -> tuple[str, str] | None:
+    """What a ? was left for in TOML text, and the ? with its line; None if there is none.
+
+    A bare ? is no TOML: this is looked for only in text that cannot be read.
+    """
+    kind = name = entry = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (section := _SECTION.fullmatch(line)) is not None:
+            kind, name, entry = section[1], (section[2] or "").strip("\"'"), ""
+            continue
+        if (found := _ENTRY.match(line)) is not None:
+            entry = found[1]
+        if "?" in _STRING.sub("", line):
+            inside = {"columns": f" of column {name!r}", "unit": " of the unit", "csv": " of csv"}
+            return f"{entry or 'a value'}{inside.get(kind, '')}", f"? in line {number}"
+    return None
+
+
+def _filled_in(where: str, entry: Mapping[str, Any]) -> None:
+    """Refuse a "?" in place of a value. It may be a constant, and a category among others."""
+    for name, value in entry.items():
+        listed = value if isinstance(value, (list, tuple)) else [value]
+        unknown = [one == "?" for one in listed if isinstance(one, str)]
+        if any(unknown) and name not in ("missing", "other") and (name != "categories" or all(unknown)):
+            raise InvalidValue(f"{name} of {where}", "?", "filled in", _FILL_IN)
 
 
 @contextmanager

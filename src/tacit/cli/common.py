@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit import _validate, events
-from tacit.guarantee import Guarantee, ceiling
+from tacit.guarantee import Guarantee, ceiling, floor
 
 if TYPE_CHECKING:
     from tacit.evaluation import Evaluation
@@ -25,6 +25,7 @@ __all__ = [
     "chosen_format",
     "deliver",
     "described",
+    "down",
     "made_facts",
     "pair",
     "say",
@@ -132,6 +133,11 @@ def pair(guarantee: Guarantee) -> str:
 def up(value: float, digits: int = 6) -> str:
     """A number to so many digits, rounded up."""
     return f"{float(ceiling(value, digits)):g}"
+
+
+def down(value: float, digits: int = 6) -> str:
+    """A number to so many digits, rounded down."""
+    return f"{float(floor(value, digits)):g}"
 
 
 def described(event: events.Event) -> str:

@@ -67,7 +67,7 @@ def fit(
     dry_run: options.DryRun = False,
     label: options.Label = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
     format: options.Format = "table",

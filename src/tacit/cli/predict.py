@@ -38,7 +38,7 @@ def predict(
         bool, typer.Option("--proba", help="The probability of each class as well (logistic).")
     ] = False,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     inputs: Annotated[
         str | None, typer.Option(help="For a network: the array in .npz.", show_default="x, images, …")
     ] = None,

@@ -65,7 +65,7 @@ def query(
         Path | None, typer.Option(help="Write one HTML page with all answers, drawn.", show_default=False)
     ] = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
 ) -> None:
     """Ask questions of a private table, and pay for them from a ledger.

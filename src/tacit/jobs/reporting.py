@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tacit.errors import TacitError
 from tacit.jobs.books import Place
 from tacit.jobs.files import spare
 from tacit.ledger import Ledger
@@ -29,6 +31,9 @@ def report(
 ) -> Path:
     """Write a page about a saved model, and return its file: guarantee, cost, utility, coefficients.
 
+    Where ``model`` is a ledger, a file or a database URL, the page is about that: who is protected, what was
+    released when, what it cost, what remains, and whether the record holds.
+
     ``ledger`` lists what was charged to it, or to one ``dataset`` of it; ``compare`` names files of other
     models of the same target, whose utility is drawn against ε. ``responsible`` names the person or office
     that answers for the data, and ``unit_name`` what people call one of those who are protected
@@ -37,6 +42,10 @@ def report(
     """
     place = Path(out)
     spare(place, overwrite, model, ledger, *compare)
+    if _is_ledger(model):
+        if ledger is not None or compare:
+            raise TacitError(f"{model} is a ledger.", "Leave out ledger= and compare=, which are for models.")
+        return _ledger_report(model, place, dataset, responsible, unit_name, overwrite)
     from tacit import load
 
     fitted, others = load(model), [(load(path), Path(path).name) for path in compare]
@@ -52,6 +61,38 @@ def report(
             responsible=responsible, unit_name=unit_name, overwrite=overwrite,
         )  # fmt: skip
     return place
+
+
+def _is_ledger(place: str | os.PathLike[str]) -> bool:
+    """Whether this is a database URL, or a file of the database that ledgers are kept in."""
+    if "://" in str(place):
+        return True
+    try:
+        with open(place, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def _ledger_report(
+    location: str | os.PathLike[str],
+    out: Path,
+    dataset: str | None,
+    responsible: str | None,
+    unit_name: str | None,
+    overwrite: bool,
+) -> Path:
+    from tacit.report.ledger import Verification, ledger_page
+
+    names = [dataset] if dataset else Ledger.datasets_in(location)
+    with ExitStack() as stack:
+        books = [stack.enter_context(Ledger.open(location, dataset=name)) for name in names]
+        checked = Verification.of(books[0])
+        page = ledger_page(books, checked, responsible=responsible, unit_name=unit_name)
+        write(out, page, overwrite=overwrite)
+    if checked.problem is not None:
+        warnings.warn(f"{checked.problem} The page says so.", UserWarning, stacklevel=3)
+    return out
 
 
 def write_page(

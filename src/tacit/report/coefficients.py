@@ -9,7 +9,7 @@ from statistics import NormalDist
 from tacit.models.description import CONFIDENCE, Weight
 from tacit.report.facts import Facts
 from tacit.report.numbers import ends, number
-from tacit.report.page import Section
+from tacit.report.page import Fold, Section
 
 __all__ = ["CHANCE", "ZERO", "doubt", "listed", "shown"]
 
@@ -102,4 +102,7 @@ def listed(facts: Facts) -> list[Section]:
         interval = "" if one.low is None or one.high is None else ends((one.low, one.high))
         rows.append([one.label, number(one.value), *([interval, doubt(one, len(found))] if bounded else [])])
     header = ("feature", "coefficient", *(("interval", "") if bounded else ()))
-    return [Section("All coefficients, the largest first", table=(header, rows))]
+    heading = "All coefficients, the largest first"
+    if len(rows) <= MOST_BARS:
+        return [Section(heading, table=(header, rows))]
+    return [Section(heading, fold=Fold(f"The list of {len(rows)}", table=(header, rows)))]

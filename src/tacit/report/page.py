@@ -14,6 +14,7 @@ light or dark as the reader's system is, and prints in black on white with every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -40,10 +41,11 @@ class Branch:
 
 @dataclass(frozen=True)
 class Fold:
-    """Details that are shown when the reader opens them: paragraphs, a tree, a table; and in print."""
+    """Details that are shown when the reader opens them, and in print: paragraphs, facts, a tree, a table."""
 
     title: str
     paragraphs: Sequence[str] = ()
+    facts: Sequence[Fact] = ()
     tree: Branch | None = None
     table: Table | None = None
 
@@ -106,6 +108,7 @@ STYLE = """\
   .scroll { overflow-x: auto; margin: 1rem 0; }
   table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
   th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
+  .scroll td:first-child { overflow-wrap: anywhere; min-width: 7rem; }
   thead th { vertical-align: bottom; font-weight: 600; border-bottom-color: var(--rule); }
   .scroll th:first-child, .scroll td:first-child { text-align: left; padding-left: 0; }
   tr { break-inside: avoid; }
@@ -129,7 +132,9 @@ STYLE = """\
     h1 { font-size: 1.45rem; }
     .wide { display: none; }
     .narrow { display: block; }
-    th, td { padding: .35rem .45rem; }
+    table { font-size: .85rem; }
+    th, td { padding: .35rem .35rem; }
+    .facts { font-size: .95rem; }
     .facts th, .facts td { display: block; width: auto; padding-left: 0; }
     .facts th { border-bottom: 0; padding-bottom: 0; }
     .facts td { padding-top: .1rem; }
@@ -150,7 +155,7 @@ PAGE = """\
 <thead><tr>{% for name in table[0] %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>
 {%- for row in table[1] %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+<tr>{% for cell in row %}<td>{{ cell | breakable }}</td>{% endfor %}</tr>
 {%- endfor %}
 </tbody>
 </table></div>
@@ -166,7 +171,7 @@ PAGE = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }}</title>
 <style>
-{{ style }}</style>
+{{ style | safe }}</style>
 </head>
 <body>
 <h1>{{ title }}</h1>
@@ -199,6 +204,7 @@ PAGE = """\
 {%- for paragraph in section.fold.paragraphs %}
 <p>{{ paragraph }}</p>
 {%- endfor %}
+{%- if section.fold.facts %}{{ facts_table(section.fold.facts) }}{% endif %}
 {%- if section.fold.tree %}<ul class="tree">{{ branch(section.fold.tree) }}</ul>{% endif %}
 {%- if section.fold.table %}{{ data_table(section.fold.table) }}{% endif %}
 </details>
@@ -217,5 +223,12 @@ def render(title: str, lead: str, sections: Sequence[Section], summary: Summary 
 @cache
 def _template() -> Template:
     from jinja2 import Environment
+    from markupsafe import Markup, escape
 
-    return Environment(autoescape=True, keep_trailing_newline=True).from_string(PAGE)
+    def breakable(text: str) -> Markup:
+        """The text, with places where a long name may go on in the next line."""
+        return Markup(re.sub("(?<=[a-z])([=_])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))
+
+    environment = Environment(autoescape=True, keep_trailing_newline=True)
+    environment.filters["breakable"] = breakable
+    return environment.from_string(PAGE)

@@ -144,8 +144,8 @@ def attack_figure(
     alarms and a share of misses.
     """
     figure, (axes,) = new_figure(
-        "false alarms: of people not in the data (type I error)",
-        "misses: of people in the data (type II error)",
+        "false alarms, of people not in the data",
+        "misses, of people in the data",
         "No attack does better than the curve",
     )
     axes.plot(
@@ -168,7 +168,7 @@ def attack_figure(
     axes.set_ylim(0, 1.02)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.legend(frameon=False, loc="upper right")
+    figure.legend(frameon=False, loc="outside upper left")
     return figure
 
 

@@ -49,7 +49,8 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
     """What was done to the data, as a tree of sentences; ``unit`` gives “row” its name."""
     whom = called(unit or Unit())
     match event:
-        case events.Compose(events=parts):
+        case events.Compose():
+            parts = _flat(event)
             if len(parts) == 1:
                 return tree_of(parts[0], unit)
             return Branch("all of these, on the same data:" if parts else "nothing", _list(parts, unit))
@@ -98,6 +99,13 @@ def _leaf(event: events.Event, whom: str) -> str:
         case events.Renyi(orders=orders):
             return f"a release known by its Rényi divergences at {len(orders)} orders"
     return f"{type(event).__name__}: " + ", ".join(f"{name} = {value}" for name, value in vars(event).items())
+
+
+def _flat(event: events.Event) -> tuple[events.Event, ...]:
+    """The events of a composition, and of compositions inside it."""
+    if not isinstance(event, events.Compose):
+        return (event,)
+    return tuple(each for part in event.events for each in _flat(part))
 
 
 def _list(parts: tuple[events.Event, ...], unit: Unit | None) -> list[Branch]:

@@ -152,6 +152,10 @@ class TableQuestions:
     def bounds(self, column: str, *, epsilon: float, delta: float = 0.0, where: Where = None,
                label: str | None = None) -> Release: ...
 
+    @asks(questions.Check)
+    def check(self, columns: Sequence[str] | None = None, *, epsilon: float, delta: float = 0.0,
+              where: Where = None, label: str | None = None) -> Release: ...
+
 
 class BatchQuestions:
     """One method for each question; all answers share the ε and δ of the batch, by weight."""
@@ -216,3 +220,7 @@ class BatchQuestions:
     @asks(questions.Bounds)
     def bounds(self, column: str, *, weight: float = 1.0, where: Where = None,
                label: str | None = None) -> Release: ...
+
+    @asks(questions.Check)
+    def check(self, columns: Sequence[str] | None = None, *, weight: float = 1.0, where: Where = None,
+              label: str | None = None) -> Release: ...

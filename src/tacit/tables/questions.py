@@ -30,6 +30,7 @@ from typing import Any
 
 from tacit import _validate
 from tacit.errors import InvalidValue
+from tacit.tables.checks import Check
 from tacit.tables.language.forms import Chosen, Grouped, OfColumn, OfColumns, OfPairs
 from tacit.tables.language.kinds import COLUMN, EDGES, NUMBERS, SWITCH, WHOLE, argument, plain
 from tacit.tables.language.question import Question, read
@@ -37,6 +38,7 @@ from tacit.tables.language.question import Question, read
 __all__ = [
     "CATALOGUE",
     "Bounds",
+    "Check",
     "Correlation",
     "Count",
     "CountUnits",
@@ -313,6 +315,7 @@ CATALOGUE: dict[str, type[Question]] = {
         Keys,
         Top,
         Bounds,
+        Check,
     )
 }
 """Every question by the name of its statistic."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit import _validate
+from tacit.data.source import STATE
 from tacit.errors import InvalidValue
 from tacit.tables import questions as ask
 from tacit.tables.cells.axes import Axis, Steps, bins_of, key_axis
@@ -14,7 +15,7 @@ from tacit.tables.cells.measure import FRACTIONS
 from tacit.tables.cells.values import value_of
 from tacit.tables.language.forms import OfColumn
 from tacit.tables.language.question import Question
-from tacit.tables.statistics import moments
+from tacit.tables.statistics import checking, moments
 from tacit.tables.statistics.discovery import BoughtBounds, Keys, LearnedBounds
 from tacit.tables.statistics.selection import CANDIDATES, MOST_TOUCHED, Quantiles, Top
 from tacit.tables.statistics.statistic import Statistic
@@ -117,6 +118,12 @@ def statistic_of(question: Question, table: Table) -> Statistic:
             return Top(axis, question.k, where)
         case ask.Bounds():
             return LearnedBounds(question.column, _learnable(table, question.column), where)
+        case ask.Check():
+            stored = tuple(name for name in schema if STATE + name in table.expression.columns)
+            for name in question.columns or ():
+                if name not in stored:
+                    raise InvalidValue("column", name, "a column that the schema declares of the source")
+            return checking.check(schema, tuple(question.columns or stored), where)
     raise InvalidValue("question", question, "one of tacit.tables.questions")
 
 
