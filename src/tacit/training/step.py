@@ -108,7 +108,7 @@ class PrivateStep:
     def release(self, parts: Iterable[Pair]) -> PrivateDiagnostics:
         """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
         # Random layers draw from a generator of their own: how much they draw depends on the batch.
-        with generators_kept(), self.group.whole(self.model):
+        with self.group.whole(self.model), generators_kept():
             torch.default_generator.manual_seed(self.source.bits(63))
             ahead = self._drawn_ahead()
             total, norms, losses = self._summed(parts)

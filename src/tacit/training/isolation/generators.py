@@ -4,6 +4,10 @@ A pass seeds the generator, reads its state and puts it back. Two threads that t
 other's seeds, and they could wait for each other for ever: PyTorch reads the state under a lock of its own.
 Python may collect garbage meanwhile and let the other thread run; that one then waits for PyTorch's lock
 while it holds Python's.
+
+What a thread does while it holds the generators must not wait for another thread that trains. Exchanges
+between processes are such a wait: two models that two threads train in each of two processes would wait for
+each other crosswise. So a step gathers a sharded model before it takes the generators.
 """
 
 from __future__ import annotations
@@ -18,17 +22,18 @@ import torch
 _HELD = threading.RLock()
 
 
-@contextmanager
-def generators_held() -> Iterator[None]:
-    """Within, no other thread of the process runs a pass; a thread that wants to waits here."""
-    with _HELD:
-        yield
+def generators_held() -> threading.RLock:
+    """A context in which no other thread of the process runs a pass; a thread that wants to waits here.
+
+    It is the lock itself, which an interrupt cannot leave taken and forgotten between two lines of Python.
+    """
+    return _HELD
 
 
 @contextmanager
 def generators_kept() -> Iterator[None]:
     """As :func:`generators_held`; afterwards the generator goes on from where it was."""
-    with _HELD, torch.random.fork_rng(devices=[]):
+    with generators_held(), torch.random.fork_rng(devices=[]):
         yield
 
 
