@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit import events
+from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee, ceiling
 
-__all__ = ["deliver", "described", "pair", "say", "status", "up"]
+__all__ = ["deliver", "described", "pair", "say", "status", "transforms_of", "up"]
 
 
 def say(console: Console, *lines: str) -> None:
@@ -75,3 +76,14 @@ def _described_value(value: Any) -> str:
     if isinstance(value, events.Event):
         return described(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def transforms_of(given: Iterable[str]) -> dict[str, str]:
+    """What to do to columns before scaling, from words such as capital_gain=log1p."""
+    found = {}
+    for text in given:
+        column, sign, how = text.rpartition("=")
+        if not sign or not column or not how:
+            raise InvalidValue("transform", text, "a column and what to do, such as capital_gain=log1p")
+        found[column] = how
+    return found

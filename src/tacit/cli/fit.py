@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +10,8 @@ from rich.console import Console
 
 from tacit import jobs
 from tacit.cli import options, spending
-from tacit.cli.common import described, say
+from tacit.cli.common import described, say, transforms_of
 from tacit.cli.inspect import tested
-from tacit.errors import InvalidValue
 from tacit.estimators.registry import ESTIMATORS
 
 __all__ = ["fit"]
@@ -87,7 +85,7 @@ def fit(
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
         dataset=dataset, out=out, overwrite=overwrite, noise=noise, interval_share=interval_share,
-        buy_population=buy_population, norm=norm, transforms=_transforms(transform or ()),
+        buy_population=buy_population, norm=norm, transforms=transforms_of(transform or ()),
         exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
         test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
         random_state=seed,
@@ -108,16 +106,6 @@ def fit(
         say(console, f"Model written to {made.path}")
         if made.path != out:
             raise typer.Exit(2)
-
-
-def _transforms(given: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        column, sign, how = text.rpartition("=")
-        if not sign or not column or not how:
-            raise InvalidValue("transform", text, "a column and what to do, such as capital_gain=log1p")
-        found[column] = how
-    return found
 
 
 def _names(given: str | None) -> list[str]:

@@ -36,12 +36,11 @@ def per_example(loss: Any) -> Loss:
     if not callable(loss):
         raise InvalidValue("loss", type(loss), "a loss of torch.nn or a function of (outputs, targets)")
     each: Any
-    if isinstance(loss, nn.Module) and getattr(loss, "reduction", None) is not None:
-        reduction = loss.reduction
+    reduction: Any = getattr(loss, "reduction", None)
+    if isinstance(loss, nn.Module) and reduction is not None:
         each = copy.copy(loss)
         each.reduction = "none"
-    elif (usual := _usual_reduction(loss)) is not None:
-        reduction = usual
+    elif (reduction := _usual_reduction(loss)) is not None:
         each = partial(loss, reduction="none")
     else:
         return loss  # type: ignore[no-any-return]
@@ -58,7 +57,8 @@ def per_example(loss: Any) -> Loss:
 
 def _usual_reduction(loss: Any) -> str | None:
     """How a function of ``torch.nn.functional`` reduces the losses of a batch; None for all others."""
-    given, function = {}, loss
+    given: dict[str, Any] = {}
+    function = loss
     while isinstance(function, partial):
         given, function = {**function.keywords, **given}, function.func
     if getattr(function, "__module__", None) != F.__name__:
