@@ -21,7 +21,7 @@ app = typer.Typer(
     cls=lazy.LazyGroup,
     help="Differential privacy: plan what to spend, ask private data, fit models, and keep the ledger.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 

@@ -214,10 +214,10 @@ def train(
             transforms=transforms_of(transform or ()), dataset=dataset, out=out, overwrite=overwrite,
             classes=classes, images=images, labels=labels, inputs=inputs, targets=targets, size=_side(size),
             grey=grey, mean=_numbers("mean", mean), std=_numbers("std", std), epochs=epochs,
-            batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm, clipping=clipping,
-            average=average, sampling=sampling, test=test, test_epsilon=test_epsilon, test_public=test_public,
-            test_dataset=test_dataset, label=label, report=report, checkpoint=checkpoint, resume=resume,
-            random_state=seed,
+            batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm,
+            clipping=clipping, average=average, sampling=sampling, test=test, test_epsilon=test_epsilon,
+            test_public=test_public, test_dataset=test_dataset, label=label, report=report,
+            checkpoint=checkpoint, resume=resume, random_state=seed,
         )  # fmt: skip
     with job:
         console = Console(quiet=quiet)

@@ -79,6 +79,8 @@ def plan_train(
         "std": None if std is None else tuple(std), "classes": classes,
     }  # fmt: skip
     known = None if schema is None else _known(schema, target, arrays)
+    if known is None and not resume:
+        _check_no_table(source, target, exclude, transforms)
     if population is None and known is not None:
         population = known.population
     if population is not None or not resume:
@@ -108,7 +110,6 @@ def plan_train(
     maker = start.maker
     unit = Unit() if maker is None else maker.schema.unit
     if maker is None:
-        _check_no_table(source, target, exclude, transforms)
         found: Any = find(Path(source or images or ""), start.where, None if labels is None else Path(labels))
     else:
         check_unit(unit)

@@ -309,7 +309,7 @@ def _weights(facts: Facts) -> list[Section]:
 
 
 def _origin(facts: Facts) -> list[Section]:
-    if facts.is_network:
+    if facts.is_network and facts.preprocessor is None:
         return []
     heading = "What it was made from"
     if facts.preprocessor is None:
