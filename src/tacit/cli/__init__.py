@@ -51,7 +51,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     warnings.showwarning = wording.warned
     try:
-        app()
+        app(prog_name="tacit")
     except errors.TacitError as error:
         print(wording.told(error), file=sys.stderr)
         sys.exit(2)

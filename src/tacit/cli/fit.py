@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from tacit import jobs
-from tacit.cli import options, spending
+from tacit.cli import completion, options, spending
 from tacit.cli.common import described, made_facts, say, show_json, transforms_of, wants_json
 from tacit.cli.inspect import tested
 from tacit.estimators.registry import ESTIMATORS
@@ -21,8 +21,18 @@ __all__ = ["fit"]
 def fit(
     source: options.Source,
     schema: options.SchemaFile,
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The column to predict.", show_default=False, autocompletion=completion.columns
+        ),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(ESTIMATORS)}.", show_default=False, autocompletion=completion.models
+        ),
+    ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
     ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],

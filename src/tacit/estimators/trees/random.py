@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
-from tacit.estimators.coding import Coding
+from tacit.estimators.coding import Coding, labelled
 from tacit.estimators.counting import deviation_of, joint_noise, moved
 from tacit.estimators.declared import declared_classes
-from tacit.estimators.private import PrivateEstimator, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.trees.structure import Array, Tree
 from tacit.mechanisms import Gaussian, Laplace
+from tacit.randomness import Source, uniform
 
 __all__ = ["RandomTrees"]
 
