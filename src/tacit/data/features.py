@@ -29,6 +29,8 @@ class Features:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     norm: float | None = None
+    columns: tuple[str, ...] | None = None
+    """The column of the table that each feature was made of; those of one category share theirs."""
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.lower) == len(self.upper):
@@ -38,6 +40,8 @@ class Features:
             raise InvalidValue("bounds", "of the features", "finite, lower first")
         if self.norm is not None and not 0 < self.norm < math.inf:
             raise InvalidValue("norm", self.norm, "a finite number above 0")
+        if self.columns is not None and len(self.columns) != len(self.names):
+            raise InvalidValue("columns", len(self.columns), f"one for each of {len(self.names)} features")
 
     @property
     def largest_norm(self) -> float:
