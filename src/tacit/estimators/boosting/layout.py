@@ -1,8 +1,8 @@
 """Which cell of each column a row falls into: by public bounds and declared categories alone.
 
 A *column* is what one feature, or the one-hot features of one category, say of a row. A number falls into one
-of so many bins of equal width between its bounds; a category is its own cell. A value that is not finite, and
-a category that is not declared, fall into a last cell that every split leaves out, so they contribute nothing.
+of so many bins of equal width between its bounds; a category is its own cell. A value that is not finite and
+a category that is not declared fall into a last cell that every split leaves out: they contribute nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.errors import InvalidValue
 __all__ = ["Codes", "Layout", "cells_of", "members_of"]
 
 Array = NDArray[np.float64]
-Codes = NDArray[np.uint16] | NDArray[np.uint8]
+Codes = NDArray[np.integer[Any]]
 
 MOST_BINS = 255
 """With the cell of missing values, a cell's number fits in a byte."""

@@ -55,26 +55,31 @@ class GradientBoosting(PrivateEstimator):
     """Private gradient boosting: trees with public splits, and noisy sums of residuals in every round.
 
     The trees are fixed beforehand, over bins that public bounds and declared categories make: a number has a
-    binary tree over its bins, a category one leaf for each of its values. In every round the residuals of all
-    rows are added up over every split of every tree, noise is added, and all splits move a step; a split whose
-    sums do not stand out from the noise stays at 0. So the model is a sum of one function per column, its
-    :attr:`shape_functions_` (as in DP-EBM, Nori et al. 2021, which spends its budget on random splits), and with
-    ``interactions`` of one per pair of columns, chosen privately.
+    binary tree over its bins, a category one leaf for each of its values. In every round the residuals of
+    all rows are added up over every split of every tree, noise is added, and all splits move a step; a split
+    whose sums do not stand out from the noise stays at 0. So the model is a sum of one function per column,
+    its :attr:`shape_functions_`, as in DP-EBM (Nori et al. 2021), and with ``interactions`` of one per pair
+    of columns, chosen privately.
 
     Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
-    Sensitivity: given the model so far, a row adds r ⊗ (1, A₁[:, c₁], A₂[:, c₂], …) to the sums of a round: r is
-    its residual, shortened to b in ℓ2, cⱼ its cell in column j and Aⱼ[:, c] the splits that a cell is in. Its ℓ2
-    norm is at most Δ = b·√(1 + Σⱼ maxₖ‖Aⱼ[:, k]‖²), however many features are nonzero, since a row is in one
-    cell of each column; a replaced row moves the sums by 2Δ, a unit by that times its rows. Residuals are
-    whole multiples of 2⁻²⁰, so their sums are exact, and the noise is exact, too.
-    Event: ``Repeat(Gaussian)`` over the rounds for δ > 0, composed with one ``Gaussian`` where pairs are chosen
-    (by noisy sums over all pairs); ``Laplace`` on the ℓ1 sensitivity in its place for δ = 0; and the purchases.
-    The rounds compose adaptively; their number is fixed beforehand. Papers: Friedman (2001) for boosting,
-    Maddock, Cormode, Wang, Maple and Jha (2022) for boosting with splits that do not depend on the data,
-    Abadi et al. (2016) for the composition of noisy sums.
+
+    Sensitivity: given the model so far, a row adds r ⊗ (1, A₁[:, c₁], A₂[:, c₂], …) to the sums of a round. r
+    is its residual, shortened to b in ℓ2, cⱼ its cell in column j, and Aⱼ[:, c] says on which side of each
+    split of column j the cell c lies. A row is in one cell of each column, so the ℓ2 norm of what it adds is
+    at most Δ = b·√(1 + Σⱼ maxₖ‖Aⱼ[:, k]‖²). A row more or less moves the sums by Δ, a replaced one by 2Δ, a
+    unit by that times its rows. Residuals are whole multiples of 2⁻²⁰, so their sums are exact, and the
+    noise is exact, too.
+
+    Event: ``Repeat(Gaussian)`` over the rounds for δ > 0, composed with one ``Gaussian`` where pairs are
+    chosen (by noisy sums over the splits of all pairs); ``Laplace`` on the ℓ1 sensitivity in its place for
+    δ = 0; and what is bought. The number of rounds is fixed beforehand; each may depend on the releases of
+    those before.
+
+    Papers: Friedman (2001) for boosting; Maddock, Cormode, Wang, Maple and Jha (2022) for private boosting
+    with splits that do not depend on the data; Abadi et al. (2016) for rounds of noisy sums.
 
     ``epsilon``, ``delta``
-        the whole cost of ``fit``. With δ = 0 far more noise is needed. ``epsilon=math.inf`` fits without noise.
+        the whole cost of ``fit``. δ = 0 takes more noise. ``epsilon=math.inf`` fits without noise.
     ``task``
         ``"classification"``, of ``classes``, or ``"regression"``, of a number within ``target_bounds``.
     ``classes``, ``target_bounds``
@@ -82,10 +87,11 @@ class GradientBoosting(PrivateEstimator):
         nothing; numbers beyond the bounds are clipped.
     ``bounds``
         (lower, upper) of the features, numbers or one per feature. A
-        :class:`~tacit.estimators.Preprocessor` before it in a pipeline hands them over, and also which features
-        are the values of one category. With ``bounds="dp"`` a tenth of ε buys bounds.
+        :class:`~tacit.estimators.Preprocessor` before it in a pipeline hands them over, and also which
+        features are the values of one category. With ``bounds="dp"`` a tenth of ε buys bounds.
     ``population``
-        the number of rows: given if it is public; ``"dp"``, the default, buys it with a fiftieth of ε.
+        the number of rows: given if it is public; ``"dp"``, the default, buys it with a fiftieth of ε, and
+        rounds and trees are planned as for 10,000 rows.
     ``interactions``
         how many pairs of columns have a term of their own. With 0 the model is a sum of functions of one
         column each, and can be read.
@@ -94,8 +100,8 @@ class GradientBoosting(PrivateEstimator):
     ``rounds``, ``learning_rate``
         chosen to suit the noise if left out.
     ``slope``
-        b: the largest residual, of 1 for classes (times √2 for more than two), of 2 for a target scaled to
-        [−1, 1]; ½ if left out.
+        how hard a badly predicted row may pull: b for two classes and for a target that is scaled to [−1, 1];
+        b is √2 times that for more classes. ½ if left out.
     ``relation``, ``rows_per_unit``
         who is protected from what; the units of the rows are given to ``fit``.
     ``ledger``, ``label``
@@ -118,7 +124,8 @@ class GradientBoosting(PrivateEstimator):
         "target_bounds_", "n_features_in_", "feature_names_in_",
     )  # fmt: skip
     predicts_from = (
-        "effects_", "intercept_", "bounds_", "members_", "cells_", "pairs_", "classes_", "target_bounds_", "task",
+        "effects_", "intercept_", "bounds_", "members_", "cells_", "pairs_", "classes_", "target_bounds_",
+        "task",
     )  # fmt: skip
 
     def __init__(
@@ -157,8 +164,8 @@ class GradientBoosting(PrivateEstimator):
         else:
             raise InvalidValue(
                 "bounds", None, "given",
-                "Say what is publicly known: bounds=(lower, upper) of the features, or a Preprocessor before. "
-                "Or buy them with a part of ε: bounds='dp'.",
+                "Say what is publicly known: bounds=(lower, upper) of the features, or a Preprocessor "
+                "before. Or buy them with a part of ε: bounds='dp'.",
             )  # fmt: skip
         layout = Layout(lower, upper, members, cells_of(members, self.bins))
         bought = None
@@ -224,10 +231,10 @@ class GradientBoosting(PrivateEstimator):
         self.members_, self.cells_ = layout.members, layout.cells
         self.pairs_ = np.array(boosted.pairs, dtype=np.int64).reshape(len(boosted.pairs), 2)
         self.rounds_ = plan.steps
-        self.classes_ = np.array(declared_classes(self.classes)) if _classifies(self) else None
-        self.target_bounds_ = (
-            None if _classifies(self) else np.array(declared_target_bounds(self.target_bounds))
-        )
+        if _classifies(self):
+            self.classes_ = np.array(declared_classes(self.classes))
+        else:
+            self.target_bounds_ = np.array(declared_target_bounds(self.target_bounds))
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, NDArray[np.bool_]]:
         """Class numbers, or numbers in [−1, 1], and which rows have one."""
@@ -300,7 +307,7 @@ class GradientBoosting(PrivateEstimator):
         return self._shapes(self._names(None))
 
     def _shapes(self, names: Sequence[str]) -> tuple[Shape, ...]:
-        classes = () if self.classes_ is None else tuple(map(str, np.asarray(self.classes_).tolist()))
+        classes = tuple(map(str, np.asarray(getattr(self, "classes_", ())).tolist()))
         pairs = [(first, second) for first, second in self.pairs_.tolist()]
         return shapes_of(self._layout(), self.effects_, pairs, names, classes)
 

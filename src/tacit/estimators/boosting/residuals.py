@@ -23,8 +23,8 @@ class Residuals:
 
     The residual of a row is (label − probability) or (target − score), the target being in [−1, 1]. It is
     shortened to ``bound`` in ℓ2: for two classes and for a number that is clipping to ± ``bound``, for more
-    classes the vector of residuals is scaled. Then each number is rounded towards zero to the grid, which only
-    makes it shorter. The residual of a row is computed by elementwise operations, from that row alone.
+    classes the vector of residuals is scaled. Then each number is rounded towards zero to the grid, which
+    only makes it shorter. A row's residual is computed by elementwise operations, from that row alone.
 
     >>> Residuals(2, 0.5).of(np.array([[0.0], [-9.0]]), np.array([1.0, 1.0])) / GRID
     array([[0.5],
@@ -55,7 +55,8 @@ class Residuals:
             length = np.zeros(len(rest))
             for output in range(self.outputs):
                 length += np.square(rest[:, output])
-            rest *= (np.minimum(1.0, self.bound / np.maximum(np.sqrt(length), 1e-300)) * (1 - 2.0**-40))[:, None]
+            shorter = np.minimum(1.0, self.bound / np.maximum(np.sqrt(length), 1e-300))
+            rest *= (shorter * (1 - 2.0**-40))[:, None]
         else:
             rest = targets[:, None] - (expit(scores) if self.classes else scores)
             rest = np.clip(rest, -self.bound, self.bound)

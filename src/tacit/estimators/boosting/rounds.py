@@ -27,10 +27,12 @@ LEVEL_WEIGHT = 0.5
 """The weight of a split in the tree of a number."""
 PAIR_WEIGHT = 0.7
 """The norm of a pair of columns; that of a category is about 1."""
-ROWS_PER_NOISE = 4.0
-"""The levels of a tree go on while a node has this many rows, on average, per row of noise in all rounds."""
+ROWS_PER_NOISE = 16.0
+"""Trees go on to a level if its nodes have, on average, so many times the rows that the noise of a single
+round with the whole budget would have."""
 REACH = 0.35
-"""How far a split may drift on noise alone before boosting stops."""
+"""How far a split may drift on noise alone before boosting stops, on the scale of a logistic score; over four
+times the curvature for other losses."""
 THRESHOLD = 1.0
 """A split moves only by what its sums exceed so many standard deviations of their noise, in all rounds."""
 MOMENTUM = 0.97
@@ -48,7 +50,7 @@ SMALL = 1 << 23
 """Up to so many codes are kept in the type that NumPy counts in."""
 
 
-def cell_sums(codes: Sequence[NDArray[np.int64] | Codes], residuals: Array, cells: Sequence[int]) -> list[Array]:
+def cell_sums(codes: Sequence[Codes], residuals: Array, cells: Sequence[int]) -> list[Array]:
     """The sum of the residuals (rows, outputs) in every cell of every term, (cells, outputs) each.
 
     This is all that boosting reads of the rows beside their scores.
@@ -199,9 +201,10 @@ class Rounds:
         return self._deviation(self.sensitivity, self.steps)
 
     def _wanted(self, rounds: int) -> float:
-        """The length of the path, a sum of steps, at which noise alone has moved a split by ``REACH``."""
+        """The length of the path, a sum of steps, at which noise alone has moved a split too far."""
         deviation = self._deviation(self.sensitivity, rounds)
-        return math.inf if deviation == 0 else REACH * self.population * math.sqrt(rounds) / deviation
+        reach = REACH / (4 * self.residuals.curvature)
+        return math.inf if deviation == 0 else reach * self.population * math.sqrt(rounds) / deviation
 
     @cached_property
     def _longest(self) -> float:
@@ -280,7 +283,7 @@ class _Path:
     def __init__(self, plan: Rounds, codes: Codes, targets: Array, source: Source) -> None:
         self.plan, self.targets, self.source = plan, targets, source
         self.kept = codes.astype(np.intp, order="F") if codes.size <= SMALL else codes
-        self.codes: list[NDArray[np.int64] | Codes] = [self.kept[:, j] for j in range(codes.shape[1])]
+        self.codes: list[Codes] = [self.kept[:, j] for j in range(codes.shape[1])]
         self.splits = list(plan.main)
         self.pairs: list[tuple[int, int]] = []
         outputs = plan.residuals.outputs
@@ -300,13 +303,11 @@ class _Path:
                 kept.append(np.zeros((len(self.splits[-1].weights), self.constant.size)))
             self.pairs.append(pair)
 
-    def summed(self, codes: Sequence[NDArray[np.int64] | Codes], splits: Sequence[Splits]) -> list[Array]:
+    def summed(self, codes: Sequence[Codes], splits: Sequence[Splits]) -> list[Array]:
         """The sums of the residuals over splits of these terms."""
         return self._sums(codes, splits)[1]
 
-    def _sums(
-        self, codes: Sequence[NDArray[np.int64] | Codes], splits: Sequence[Splits]
-    ) -> tuple[Array, list[Array]]:
+    def _sums(self, codes: Sequence[Codes], splits: Sequence[Splits]) -> tuple[Array, list[Array]]:
         effects = [split.effects(value) for split, value in zip(self.splits, self.values, strict=True)]
         sizes = [split.cells for split in splits]
         total = np.zeros(self.constant.size)
@@ -355,8 +356,9 @@ class _Path:
     def released(self) -> Boosted:
         """The mean of the later rounds."""
         times = max(self.averaged, 1)
-        effects = (split.effects(total / times) for split, total in zip(self.splits, self.totals, strict=True))
-        return Boosted(self.mean / times, tuple(effects), tuple(self.pairs))
+        totals = zip(self.splits, self.totals, strict=True)
+        effects = tuple(split.effects(total / times) for split, total in totals)
+        return Boosted(self.mean / times, effects, tuple(self.pairs))
 
 
 @lru_cache(256)

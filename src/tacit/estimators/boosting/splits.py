@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Splits:
-    """All splits of one term: ``signs`` (splits, cells + 1), whole numbers, and the ``weights`` of the splits."""
+    """All splits of one term: ``signs`` (splits, cells + 1), whole numbers, and a weight for each split."""
 
     signs: Array
     weights: Array
@@ -40,7 +40,7 @@ class Splits:
     @property
     def cells(self) -> int:
         """The number of cells, with the one for missing values."""
-        return self.signs.shape[1]
+        return int(self.signs.shape[1])
 
     def norm(self, order: int) -> float:
         """The largest ℓ1 or ℓ2 norm of a column of A."""
@@ -101,8 +101,9 @@ def pair_splits(layout: Layout, first: int, second: int, weight: float) -> Split
     for column in (first, second):
         side = layout.side(column)
         levels = np.ones(max(1, int(np.ceil(np.log2(side)))))
-        made = category_splits(side, centred=True) if layout.is_category(column) else tree_splits(side, levels)
+        category = layout.is_category(column)
+        made = category_splits(side, centred=True) if category else tree_splits(side, levels)
         sides.append(Splits(made.signs[:, :-1], made.weights / made.norm(2)))
     signs = np.kron(sides[0].signs, sides[1].signs)
-    weights = np.kron(sides[0].weights, sides[1].weights) * weight
+    weights = np.asarray(np.kron(sides[0].weights, sides[1].weights) * weight, dtype=np.float64)
     return Splits(np.column_stack([signs, np.zeros(len(signs))]), weights)
