@@ -76,8 +76,8 @@ FITS: dict[str, Fit] = {
 BOOSTED = {"bounds": (-1, 1), "population": 4, "bins": 4, "rounds": 3}
 BAD_BOOSTED = (
     {"bounds": None}, {"bounds": (1, -1)}, {"task": "clustering"}, {"population": -1}, {"population": None},
-    {"bins": 1}, {"bins": 256}, {"bins": [4]}, {"rounds": 0}, {"learning_rate": 0.0}, {"slope": 0.0},
-    {"interactions": -1},
+    {"bins": 1}, {"bins": 256}, {"bins": None}, {"categories": [2]}, {"rounds": 0}, {"learning_rate": 0.0},
+    {"slope": 0.0}, {"interactions": -1},
 )  # fmt: skip
 FITS |= {
     "GradientBoosting": Fit(GradientBoosting, BOOSTED | CLASSIFIED, (*BAD_BOOSTED, {"classes": None})),

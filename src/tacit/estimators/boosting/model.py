@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
-from tacit.data.features import box
 from tacit.data.given import places, real
 from tacit.errors import InvalidValue
-from tacit.estimators.boosting.layout import Layout, cells_of, members_of
+from tacit.estimators.boosting.layout import Layout
 from tacit.estimators.boosting.residuals import Residuals
 from tacit.estimators.boosting.rounds import Rounds
 from tacit.estimators.boosting.shapes import Shape, shapes_of
+from tacit.estimators.coding import Coding
 from tacit.estimators.declared import declared_classes, declared_target_bounds
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.purchases import Purchases
@@ -35,6 +35,8 @@ Array = NDArray[np.float64]
 TASKS = ("classification", "regression")
 USUAL_POPULATION = 10_000
 """The number of rows that is planned with until it has been bought."""
+MOST_BINS = 255
+"""With the cell of missing values, a cell's number fits in a byte."""
 SLOPE = 0.5
 """How far a badly predicted row may pull, where that is not said."""
 
@@ -85,10 +87,10 @@ class GradientBoosting(PrivateEstimator):
     ``classes``, ``target_bounds``
         all labels there may be, or the bounds of the target: declared. Rows with other labels contribute
         nothing; numbers beyond the bounds are clipped.
-    ``bounds``
-        (lower, upper) of the features, numbers or one per feature. A
-        :class:`~tacit.estimators.Preprocessor` before it in a pipeline hands them over, and also which
-        features are the values of one category. With ``bounds="dp"`` a tenth of ε buys bounds.
+    ``bounds``, ``categories``
+        what is publicly known of the features: (lower, upper), numbers or one per feature; and one entry per
+        feature, None for a number, k for a code 0 … k−1. A :class:`~tacit.estimators.Preprocessor` before it
+        in a pipeline hands both over. With ``bounds="dp"`` a tenth of ε buys bounds.
     ``population``
         the number of rows: given if it is public; ``"dp"``, the default, buys it with a fiftieth of ε, and
         rounds and trees are planned as for 10,000 rows.
@@ -96,7 +98,7 @@ class GradientBoosting(PrivateEstimator):
         how many pairs of columns have a term of their own. With 0 the model is a sum of functions of one
         column each, and can be read.
     ``bins``
-        the number of bins of a number, at most 255, or one number per feature.
+        the number of bins of a number, at most 255.
     ``rounds``, ``learning_rate``
         chosen to suit the noise if left out.
     ``slope``
@@ -120,23 +122,24 @@ class GradientBoosting(PrivateEstimator):
     title = "gradient boosting"
     fits_without_noise = True
     released = (
-        "effects_", "intercept_", "bounds_", "members_", "cells_", "pairs_", "rounds_", "classes_",
-        "target_bounds_", "n_features_in_", "feature_names_in_",
+        "effects_", "intercept_", "coding_", "pairs_", "rounds_", "classes_", "target_bounds_",
+        "n_features_in_", "feature_names_in_",
     )  # fmt: skip
     predicts_from = (
-        "effects_", "intercept_", "bounds_", "members_", "cells_", "pairs_", "classes_", "target_bounds_",
-        "task",
+        "effects_", "intercept_", "coding_", "pairs_", "classes_", "target_bounds_", "task",
     )  # fmt: skip
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, task: str = "classification", classes: Any = None,
-        target_bounds: Any = None, bounds: Any = None, population: int | str = "dp", interactions: int = 0,
-        bins: Any = 255, rounds: int | None = None, learning_rate: float | None = None,
-        slope: float | None = None, relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None,
-        label: str | None = None, verbose: bool = False, random_state: int | None = None,
+        target_bounds: Any = None, bounds: Any = None, categories: Any = None, population: int | str = "dp",
+        interactions: int = 0, bins: int = 255, rounds: int | None = None,
+        learning_rate: float | None = None, slope: float | None = None, relation: str = "add_remove",
+        rows_per_unit: int = 1, ledger: Any = None, label: str | None = None, verbose: bool = False,
+        random_state: int | None = None,
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.task = epsilon, delta, task
         self.classes, self.target_bounds, self.bounds = classes, target_bounds, bounds
+        self.categories = categories
         self.population, self.interactions, self.bins = population, interactions, bins
         self.rounds, self.learning_rate, self.slope = rounds, learning_rate, slope
         self.relation, self.rows_per_unit, self.ledger, self.label = relation, rows_per_unit, ledger, label
@@ -154,20 +157,10 @@ class GradientBoosting(PrivateEstimator):
 
     def _recipe(self, public: Public) -> BoostingRecipe:
         residuals = self._residuals()
-        given, members = public.features, members_of(public.features, public.width)
-        if isinstance(self.bounds, str):
-            lower, upper = np.full(public.width, -1.0), np.full(public.width, 1.0)
-        elif self.bounds is not None:
-            lower, upper = box(self.bounds, public.width)
-        elif given is not None:
-            lower, upper = np.array(given.lower), np.array(given.upper)
-        else:
-            raise InvalidValue(
-                "bounds", None, "given",
-                "Say what is publicly known: bounds=(lower, upper) of the features, or a Preprocessor "
-                "before. Or buy them with a part of ε: bounds='dp'.",
-            )  # fmt: skip
-        layout = Layout(lower, upper, members, cells_of(members, self.bins))
+        if _validate.count("bins", self.bins, 2) > MOST_BINS:
+            raise InvalidValue("bins", self.bins, f"at most {MOST_BINS}")
+        bounds = (-1.0, 1.0) if isinstance(self.bounds, str) else self.bounds
+        layout = Layout(Coding.of(public, bounds=bounds, categories=self.categories, bins=self.bins))
         bought = None
         epsilon, delta = public.epsilon, public.delta
         population = USUAL_POPULATION
@@ -186,7 +179,7 @@ class GradientBoosting(PrivateEstimator):
             return BoostingRecipe(rounds.event, "float64", (), ("no privacy",), rounds)
         event = events.Compose((rounds.event, *bought.costs)) if bought.costs else rounds.event
         notes = (
-            f"{rounds.steps} rounds, trees of {rounds.levels} levels over {layout.cells.size} columns",
+            f"{rounds.steps} rounds, trees of {rounds.levels} levels over {len(layout.cells)} columns",
             f"noise {rounds.deviation:.4g} per split in each round, of residuals up to {residuals.bound:.4g}",
             *([f"{rounds.chosen} pairs of columns, chosen privately"] if rounds.chosen else []),
         )
@@ -215,7 +208,7 @@ class GradientBoosting(PrivateEstimator):
         layout, population = plan.layout, plan.population
         if recipe.bought is not None:
             if (found := recipe.bought.buy_bounds(rows, source)) is not None:
-                layout = replace(layout, lower=found[0], upper=found[1])
+                layout = layout.within(*found)
             if (bought := recipe.bought.buy_population(rows, source)) is not None:
                 population = bought
         elif isinstance(self.population, str):
@@ -227,8 +220,7 @@ class GradientBoosting(PrivateEstimator):
         boosted = plan.carry_out(layout.codes(rows.matrix, taken), targets[taken], source)
         self.effects_ = np.concatenate(boosted.effects)
         self.intercept_ = boosted.constant
-        self.bounds_ = np.array([layout.lower, layout.upper])
-        self.members_, self.cells_ = layout.members, layout.cells
+        self.coding_ = layout.coding.to_dict()
         self.pairs_ = np.array(boosted.pairs, dtype=np.int64).reshape(len(boosted.pairs), 2)
         self.rounds_ = plan.steps
         if _classifies(self):
@@ -248,7 +240,7 @@ class GradientBoosting(PrivateEstimator):
         return (inside / 2 - lower / 2 - (upper / 2 - inside / 2)) / (upper / 2 - lower / 2), taken
 
     def _layout(self) -> Layout:
-        return Layout(self.bounds_[0], self.bounds_[1], self.members_, self.cells_)
+        return Layout(Coding.from_dict(self.coding_))
 
     def _scores(self, X: Any) -> Array:
         """The scores of each row, from that row alone: looked up and added, term by term."""
@@ -260,7 +252,7 @@ class GradientBoosting(PrivateEstimator):
         codes = layout.codes(matrix)
         scores = np.tile(self.intercept_, (len(matrix), 1))
         start = 0
-        for column, cells in enumerate(layout.cells.tolist()):
+        for column, cells in enumerate(layout.cells):
             scores += self.effects_[start + codes[:, column].astype(np.intp)]
             start += cells + 1
         for first, second in self.pairs_.tolist():
@@ -315,20 +307,20 @@ class GradientBoosting(PrivateEstimator):
         return (
             ("task", self.task),
             ("rounds", str(self.rounds_)),
-            ("columns", str(len(self.cells_))),
+            ("columns", str(len(self.coding_["columns"]))),
             ("pairs of columns", str(len(self.pairs_))),
         )
 
     def _weights(self, names: Sequence[str]) -> tuple[Weight, ...]:
-        """Of a number, the effect at its highest less that at its lowest value; of a category its effect."""
+        """Of a feature that is a category its effect; of another one how far its effects are apart."""
         found = []
         for shape in self._shapes(names):
-            if len(shape.columns) == 1:
-                for output, label in enumerate(shape.outputs):
-                    effects = shape.effects[:, output]
-                    ends = [effects[-1] - effects[0]] if shape.edges is not None else effects.tolist()
-                    found += [
-                        Weight(label, feature, float(value))
-                        for feature, value in zip(shape.features, ends, strict=True)
-                    ]
+            for output, label in enumerate(shape.outputs):
+                effects = shape.effects[..., output]
+                several = len(shape.features) > 1
+                values = effects.tolist() if several else [float(np.ptp(effects))]
+                found += [
+                    Weight(label, feature, value)
+                    for feature, value in zip(shape.features, values, strict=False)
+                ]
         return tuple(sorted(found, key=lambda one: -abs(one.value)))

@@ -114,7 +114,7 @@ class Rounds:
     @cached_property
     def levels(self) -> int:
         """How deep the trees are: until a node has too few rows, on average, to be told from noise."""
-        most = max([1, *(math.ceil(math.log2(cells)) for cells in self.layout.cells.tolist())])
+        most = max([1, *(math.ceil(math.log2(cells)) for cells in self.layout.cells)])
         if self.depth is not None:
             return min(self.depth, most)
         for depth in range(most, 1, -1):
@@ -126,14 +126,13 @@ class Rounds:
     def _main(self, depth: int) -> tuple[Splits, ...]:
         weights = np.full(depth, LEVEL_WEIGHT)
         made = {}
-        for column, cells in enumerate(self.layout.cells.tolist()):
+        for column, cells in enumerate(self.layout.cells):
             kind = cells, self.layout.is_category(column)
             if kind not in made:
                 category = category_splits(cells, centred=not self.pure) if kind[1] else None
                 made[kind] = category or tree_splits(cells, weights)
         return tuple(
-            made[cells, self.layout.is_category(column)]
-            for column, cells in enumerate(self.layout.cells.tolist())
+            made[cells, self.layout.is_category(column)] for column, cells in enumerate(self.layout.cells)
         )
 
     @cached_property
@@ -144,7 +143,7 @@ class Rounds:
     @cached_property
     def candidates(self) -> tuple[tuple[int, int], ...]:
         """All pairs of columns, where pairs are asked for."""
-        return tuple(itertools.combinations(range(self.layout.cells.size), 2)) if self.pairs else ()
+        return tuple(itertools.combinations(range(len(self.layout.cells)), 2)) if self.pairs else ()
 
     @property
     def chosen(self) -> int:

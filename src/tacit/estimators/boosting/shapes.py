@@ -24,8 +24,10 @@ class Shape:
 
     columns: tuple[str, ...]
     """The name of the column, or of both."""
+    cells: tuple[str, ...]
+    """What the cells of a column are called; none for a pair."""
     features: tuple[str, ...]
-    """The features that the cells are made of: one for a number, one per value for a category."""
+    """The features that the column is made of: several for a category with one feature each."""
     edges: Array | None
     """Where the bins of a number meet; None for categories and pairs."""
     outputs: tuple[str, ...]
@@ -48,22 +50,17 @@ def shapes_of(
 ) -> tuple[Shape, ...]:
     """The terms of a model, columns first."""
     outputs = tuple(classes) if effects.shape[1] > 1 else ("",)
-    titles, found, start = [], [], 0
-    for column, cells in enumerate(layout.cells.tolist()):
-        features = tuple(names[j] for j in np.flatnonzero(layout.members == column).tolist())
-        titles.append(features[0] if len(features) == 1 else _common(features))
+    columns = [column.name(names) for column in layout.coding.columns]
+    found, start = [], 0
+    for place, (column, cells) in enumerate(zip(layout.coding.columns, layout.cells, strict=True)):
+        features = tuple(names[column.first : column.first + column.width])
+        called = column.cell_names(names)[:cells]
         part = effects[start : start + cells]
-        found.append(Shape((titles[-1],), features, layout.edges(column), outputs, part))
+        found.append(Shape((columns[place],), called, features, layout.edges(place), outputs, part))
         start += cells + 1
     for first, second in pairs:
         sides = layout.side(first), layout.side(second)
         part = effects[start : start + sides[0] * sides[1]].reshape(*sides, -1)
-        found.append(Shape((titles[first], titles[second]), (), None, outputs, part))
+        found.append(Shape((columns[first], columns[second]), (), (), None, outputs, part))
         start += sides[0] * sides[1] + 1
     return tuple(found)
-
-
-def _common(features: Sequence[str]) -> str:
-    """The column's name, of features called column=value; the first of other names."""
-    column = features[0].partition("=")[0]
-    return column if all(each.startswith(f"{column}=") for each in features) else features[0]
