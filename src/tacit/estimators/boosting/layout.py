@@ -1,8 +1,8 @@
 """The cells that boosting adds residuals up in: those of each column, and of pairs of columns.
 
 Columns and cells are those of :mod:`tacit.estimators.coding`, by public facts alone. Values that are not
-finite and categories that are not declared are missing: they fall into the last cell, which every split leaves
-out, so that they contribute nothing.
+finite and categories that are not declared are missing: they fall into the last cell, which every split
+leaves out, so that they contribute nothing.
 """
 
 from __future__ import annotations
