@@ -30,7 +30,7 @@ def boosted(
     delta: float,
     seed: int,
 ) -> tuple[float, Any]:
-    """Test AUROC; the bounds of the numbers are given, categories are read off the rows, as the class does."""
+    """Test AUROC; the bounds of the numbers are given, categories are read off the rows, as it does."""
     start = time.perf_counter()
     names = tuple(name for name in pd.read_csv(train, nrows=0).columns if name not in (*bounds, target))
     (X, y), (other_X, other_y) = table(train, target, names), table(test, target, names)
