@@ -17,9 +17,14 @@ A schema is written in TOML:
 ... decimal = "."
 ... encoding = "utf-8"
 ...
+... [about]                                # optional, for the pages of reports
+... data = "Register of the Northern Hospital, 2020 to 2024"
+... responsible = "Data office, data@hospital.example"
+...
 ... [unit]                                 # whom to protect; a single row if left out
 ... column = "patient_id"
 ... rows = 3                               # the most rows that one of them may have
+... name = "patient"                       # what people call one of them
 ...
 ... [columns.age]
 ... type = "integer"
@@ -66,7 +71,7 @@ from tacit._dialect import Dialect
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 from tacit.relations import Unit
 
-__all__ = ["Column", "Dialect", "Schema"]
+__all__ = ["About", "Column", "Dialect", "Schema"]
 
 LARGEST = 2**53
 """The largest whole number that may be declared: up to here each is itself in float64."""
@@ -178,12 +183,26 @@ class Column:
 
 
 @dataclass(frozen=True)
+class About:
+    """What reports say of a table in words: which ``data`` it holds, and who is ``responsible`` for them."""
+
+    data: str | None = None
+    responsible: str | None = None
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if (value := getattr(self, part.name)) is not None:
+                _text(f"{part.name} in [about]", value, 1)
+
+
+@dataclass(frozen=True)
 class Schema:
     """The public knowledge about a table: columns in order, its population, the unit, how its CSV is written.
 
     ``columns`` cannot be changed afterwards. ``population`` is the public number of rows; with
     ``None`` it is private. ``unit`` says whom to protect; its column need not be declared. ``csv`` is the
     :class:`Dialect` of CSV files with these columns, and holds wherever one of them is read.
+    ``about`` has words for the pages of reports.
 
     >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, population=1000)
     >>> list(schema.with_column("smoker", Column("boolean")))
@@ -194,6 +213,7 @@ class Schema:
     population: int | None = None
     unit: Unit = field(default_factory=Unit)
     csv: Dialect = field(default_factory=Dialect)
+    about: About = field(default_factory=About)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not self.columns:
@@ -207,9 +227,14 @@ class Schema:
             object.__setattr__(self, "population", _whole("population", self.population, 0))
         if not isinstance(self.unit, Unit):
             raise InvalidValue("unit", self.unit, "a Unit", "Write Unit('patient_id', rows=3).")
+        if self.unit.name is not None:
+            _text("name of the unit", self.unit.name)
         if self.unit.column is not None:
-            whom = _text("column of the unit", self.unit.column, 1)
-            object.__setattr__(self, "unit", Unit(whom, _whole("rows of the unit", self.unit.rows, 1)))
+            whom, rows = _text("column of the unit", self.unit.column, 1), self.unit.rows
+            made = Unit(whom, _whole("rows of the unit", rows, 1), self.unit.name)
+            object.__setattr__(self, "unit", made)
+        if not isinstance(self.about, About):
+            raise InvalidValue("about", self.about, "an About", "Write About(responsible='Data office').")
         if not isinstance(self.csv, Dialect):
             raise InvalidValue("csv", self.csv, "a Dialect", "Write Dialect(delimiter=';', decimal=',').")
 
@@ -223,7 +248,8 @@ class Schema:
         return iter(self.columns)
 
     def __reduce__(self) -> tuple[type[Schema], tuple[Any, ...]]:
-        return Schema, (dict(self.columns), self.population, self.unit, self.csv)
+        _, *others = (getattr(self, part.name) for part in fields(self))
+        return Schema, (dict(self.columns), *others)
 
     def with_column(self, name: str, column: Column) -> Schema:
         """A new schema with one column more, or with the column of this name replaced."""
@@ -275,8 +301,15 @@ class Schema:
     def to_toml(self) -> str:
         """The schema as TOML text, from which ``from_toml`` makes an equal schema."""
         lines = [] if self.population is None else [f"population = {self.population}", ""]
-        if self.unit.column is not None:
-            lines += ["[unit]", f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}", ""]
+        words = [(part.name, getattr(self.about, part.name)) for part in fields(About)]
+        if told := [f"{name} = {quoted(value)}" for name, value in words if value is not None]:
+            lines += ["[about]", *told, ""]
+        whom = [] if self.unit.column is None else [
+            f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}"
+        ]  # fmt: skip
+        whom += [] if self.unit.name is None else [f"name = {quoted(self.unit.name)}"]
+        if whom:
+            lines += ["[unit]", *whom, ""]
         if self.csv != Dialect():
             lines += [
                 "[csv]",
@@ -298,7 +331,7 @@ class Schema:
 
 
 def _from_document(document: Mapping[str, Any]) -> Schema:
-    known = ("columns", "population", "unit", "csv")
+    known = ("columns", "population", "unit", "csv", "about")
     if "rows" in document:
         advice = "The public number of rows is called population: write population = 32561."
         raise InvalidValue("key of the schema", "rows", "one of " + ", ".join(known), advice)
@@ -307,7 +340,7 @@ def _from_document(document: Mapping[str, Any]) -> Schema:
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidValue("columns", columns, "one table or more", "Write [columns.age] and its type.")
     if isinstance(unit, Mapping):
-        _known_keys("the unit", unit, ("column", "rows"))
+        _known_keys("the unit", unit, ("column", "rows", "name"))
         _filled_in("the unit", unit)
         with _about("the unit"):
             unit = Unit(**unit)
@@ -315,10 +348,15 @@ def _from_document(document: Mapping[str, Any]) -> Schema:
         _known_keys("csv", csv, [part.name for part in fields(Dialect)])
         with _about("csv"):
             csv = Dialect(**csv)
+    about = document.get("about", {})
+    if isinstance(about, Mapping):
+        _known_keys("about", about, [part.name for part in fields(About)])
+        _filled_in("about", about)
+        about = About(**about)
     if document.get("population") == "?":
         raise InvalidValue("population", "?", "filled in", _FILL_IN)
     declared = {name: _column(name, entry) for name, entry in columns.items()}
-    return Schema(declared, document.get("population"), unit, csv)
+    return Schema(declared, document.get("population"), unit, csv, about)
 
 
 def _column(name: str, entry: Any) -> Column:

@@ -184,27 +184,12 @@ def test_a_regression_and_a_pipeline_refuse_too(tmp_path: Path) -> None:
         assert not ledger.entries()
 
 
-class TestNotFinite:
-    """A row with a value that is not finite counts for nothing in ``fit``, and has no prediction."""
-
-    ODD = np.vstack([X[:2], [[np.nan, 0.0], [0.0, np.inf]]])
-
-    @pytest.mark.parametrize("form", [np.asarray, lambda x: pd.DataFrame(x), lambda x: x.astype(object)])
-    def test_fit_and_predict_are_alike(self, form: Any) -> None:
-        rows, labels = np.vstack([X, self.ODD[2:]]), [*Y.tolist(), 0, 1]
-        fitted, without = model().fit(form(rows), labels), model().fit(form(X), Y)
-        np.testing.assert_allclose(fitted.coef_, without.coef_, atol=1e-6)
-        assert fitted.predict(form(self.ODD)).tolist() == [*Y[:2].tolist(), None, None]
-        assert np.isnan(fitted.predict_proba(form(self.ODD))).any(axis=1).tolist() == [
-            False,
-            False,
-            True,
-            True,
-        ]
-        assert fitted.predict(form(X[:2])).dtype == fitted.classes_.dtype
-
-    def test_of_a_regression(self) -> None:
-        fitted = LinearRegression(1.0, norm=3.0, target_bounds=(0, 1), random_state=1).fit(
-            self.ODD, [0, 1, 0, 1]
-        )
-        assert np.isnan(fitted.predict(self.ODD)).tolist() == [False, False, True, True]
+def test_rows_that_are_not_finite_are_read_alike_by_fit_and_predict() -> None:
+    """A missing value is the middle of its bounds in both; a column of text is refused by its type in both."""
+    fitted = LogisticRegression(1.0, bounds=(-3, 3), classes=[0, 1], random_state=1).fit(NAMED, Y)
+    odd = NAMED.iloc[:3].copy()
+    odd.iloc[0, 0], odd.iloc[1, 1] = np.nan, np.inf
+    middle = odd.replace([np.nan, np.inf], 0.0)
+    np.testing.assert_array_equal(fitted.predict_proba(odd), fitted.predict_proba(middle))
+    with pytest.raises(InvalidValue, match="column 'b' of X"):
+        fitted.predict(NAMED.assign(b=TEXTS))

@@ -13,6 +13,7 @@ __all__ = [
     "Delimiter",
     "Delta",
     "DryRun",
+    "Format",
     "Label",
     "LedgerPlace",
     "ModelFile",
@@ -56,6 +57,9 @@ Delimiter = Annotated[
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
+]
+Format = Annotated[
+    str, typer.Option("--format", help="How to print: table for people, or json.", metavar="table|json")
 ]
 Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]

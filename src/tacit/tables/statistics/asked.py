@@ -83,11 +83,15 @@ def statistic_of(question: Question, table: Table) -> Statistic:
 
             return _of_column(question, table, where, quantiles)
         case ask.Histogram():
-            axes = (bins_of(schema, question.column, question.edges),)
-            return moments.count(axes, where, _mass(table, axes))
+            _apart(question.groups, [question.column])
+            bins = bins_of(schema, question.column, question.edges)
+            axes = _few((*_axes(table, question.groups), bins))
+            return moments.histogram(axes, where, _mass(table, axes))
         case ask.Crosstab():
-            axes = _axes(table, question.names)
-            return moments.crosstab(axes, where, _mass(table, axes), question.margins)
+            _apart(question.groups, question.names)
+            axes = _axes(table, (*question.groups, *question.names))
+            groups = len(question.groups)
+            return moments.crosstab(axes, where, _mass(table, axes), question.margins, groups)
         case ask.Covariance() | ask.Correlation():
             names, scaled = question.names, isinstance(question, ask.Correlation)
             return _bounded(
@@ -124,10 +128,22 @@ def statistic_of(question: Question, table: Table) -> Statistic:
 
 
 def _axes(table: Table, names: Sequence[str]) -> tuple[Axis, ...]:
-    axes = tuple(key_axis(table.schema, name) for name in names)
+    return _few(tuple(key_axis(table.schema, name) for name in names))
+
+
+def _few(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes, unless they have more cells together than memory should hold."""
     if math.prod(axis.size for axis in axes) > MOST_GROUPS:
-        raise InvalidValue("by", list(names), "such that there are at most ten million groups")
+        names = [axis.column for axis in axes]
+        raise InvalidValue("by", names, "such that there are at most ten million groups")
     return axes
+
+
+def _apart(groups: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse groups by a column that is counted itself: all cells but one would be empty in each."""
+    for name in groups:
+        if name in columns:
+            raise InvalidValue("by", name, "another column than those that are counted", "Leave it out.")
 
 
 def _mass(table: Table, axes: Sequence[Axis]) -> int:
