@@ -156,7 +156,7 @@ def attack_figure(
         axes.plot(wrong, missed, color=colour, linewidth=width, label=label)
     wrong, missed = list(curves.values())[-1]
     axes.fill_between(wrong, missed, color="#009E73", alpha=0.08, linewidth=0)
-    axes.annotate("ruled out", (0.12, 0.16), color="#00684b")
+    axes.annotate("ruled out", (0.03, 0.03), color="#00684b", fontsize=9)
     for mark, height in marks:
         axes.plot([mark], [height], "o", color="#222222", markersize=5)
         axes.annotate(
