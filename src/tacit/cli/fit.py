@@ -131,3 +131,7 @@ def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
     if dry_run:
         (due, *_) = job.dues
         say(console, f"Noise: {due.noise}, {described(due.event)}.", "", job.maker.describe(), "")
+        if job.planned.expected:
+            say(console, "Expected, from public facts:", *(f"  {line}" for line in job.planned.expected), "")
+        for doubt in job.planned.doubts:
+            spending.warn(doubt)

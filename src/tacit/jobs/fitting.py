@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import _validate
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import CannotLearn, InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs import books, files, testing
 from tacit.jobs.job import Due, Job, Say, silent, warned, whole
@@ -90,6 +91,8 @@ class FitJob(Job):
                 opened.require_open()
         if test is not None and test.others:
             refuse_same_file(self.source, test.source)
+        for doubt in self.planned.doubts:
+            warn(doubt)
         model = self._fitted(say)
         place, found = self.out, None
         if place is not None:
@@ -112,7 +115,9 @@ class FitJob(Job):
 
         maker = self.maker
         assumptions = (PUBLIC, *self._opened.assumptions)
-        self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CannotLearn)  # it was told of already
+            self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
         if self.estimator.event_ != self.dues[0].event:
             raise TacitError("The fit did something else than what was planned.", "Please report this.")
         return Pipeline([("preprocessor", maker), ("model", self.estimator)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +45,11 @@ USUAL_POPULATION = 10_000
 """The number of rows that is planned with until it has been bought."""
 CONFIDENCE = 0.95
 """Of the intervals of coefficients."""
+DROWNED, CLEAR = 0.5, 0.05
+"""Noise beside the largest signal, as norms: a fit with more than the first cannot be expected to learn
+anything, as only rows that all say the same give the largest signal. On Adult, with noise at any place, accuracy
+is that of the larger class from there on; with the second, and noise in the objective, about half of what can
+be won over it is won (``benchmarks/learning.py``)."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +156,40 @@ class LinearModel(PrivateEstimator):
             costs = (*costs, curvature.event)
         event = events.Compose((place.event, *costs)) if costs else place.event
         parts = ((noise.name, bought.epsilon), *bought.parts)
-        notes = tuple(place.notes)
-        return LinearRecipe(event, place.kind, parts, notes, space, place, bought, curvature, sizes)
+        expected, doubts = self._outlook(public, place)
+        return LinearRecipe(
+            event, place.kind, parts, tuple(place.notes), space, place, bought, curvature, sizes,
+            expected=expected, doubts=doubts,
+        )  # fmt: skip
+
+    def _outlook(self, public: Public, place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What may be expected of the fit, and why it cannot learn anything, from public facts alone.
+
+        Where the number of rows is not declared, there is no doubt, only how many rows it would take.
+        """
+        declared = self.population is not None and not isinstance(self.population, str)
+        rows = self.population if declared else USUAL_POPULATION
+        supposed = copy(place)
+        supposed.problem = replace(place.problem, population=rows)
+        found = supposed.noise_and_signal()
+        if found is None:
+            return (), ()
+        noise, signal = found
+        ratio = noise / signal
+        if not declared:
+            return (f"takes about {math.ceil(rows * ratio / CLEAR)} rows or more to learn from",), ()
+        lines = (f"noise of norm {noise:.3g} beside a signal of at most {signal:.3g}", place.expected())
+        expected = tuple(line for line in lines if line is not None)
+        if ratio < DROWNED:
+            return expected, ()
+        more = math.ceil(ratio / CLEAR)
+        doubt = (
+            f"This fit cannot be expected to learn anything: its noise has an expected norm of {noise:.3g}, and "
+            f"{rows} rows could give a signal of {signal:.3g} if they all said the same, less as they differ. "
+            f"About {more} times the rows ({rows * more}), or ε = {public.epsilon * more:.3g} instead of "
+            f"{public.epsilon:.3g}, would do; so would fewer columns: there are {public.width} features."
+        )
+        return expected, (doubt,)
 
     def _weighed(self, penalty: float | None) -> float | None:
         """λ beside weights that were divided by their bound."""
