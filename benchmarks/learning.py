@@ -3,8 +3,8 @@
     python benchmarks/learning.py [--runs 6]
 
 For noise at each place, ε and number of rows: the expected norm of the noise over the largest norm of the
-signal, by public facts alone; whether ``fit`` warns; and the accuracy on the test half, over that of the larger
-class. Rows are drawn anew for every fit.
+signal, by public facts alone; whether ``fit`` warns; and the accuracy on the test half, over that of the
+larger class. Rows are drawn anew for every fit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def main() -> None:
                 ).place.noise_and_signal()
                 warned = "yes" if any(each.category is CannotLearn for each in told) else ""
                 spread = f"{np.mean(found):+.3f} ({min(found):+.3f} to {max(found):+.3f})"
-                line = f"| {place} | {delta:g} | {epsilon:g} | {rows} | {noise / signal:.3g} | {warned} | {spread} |"
+                cells = (place, f"{delta:g}", f"{epsilon:g}", rows, f"{noise / signal:.3g}", warned, spread)
+                line = f"| {' | '.join(map(str, cells))} |"
                 print(line, flush=True)
                 lines.append(line)
     RESULTS.write_text("\n".join([f"{runs} fits each.", "", *lines, ""]), encoding="utf-8")

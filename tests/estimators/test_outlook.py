@@ -40,9 +40,9 @@ class TestDoubts:
     def test_few_rows_are_told_before_the_charge(self, place: str, tmp_path: Path) -> None:
         rows = 4
         with Ledger.open(tmp_path / "poor.db", Budget(0.5, 1e-5)) as ledger:
-            with pytest.warns(CannotLearn, match=r"4 rows could give .* ε = .* instead of 1") as found:
-                with pytest.raises(BudgetExceeded):
-                    told(rows, place, ledger=ledger).fit(*data(rows))
+            said = r"4 rows could give .* ε = .* instead of 1"
+            with pytest.warns(CannotLearn, match=said) as found, pytest.raises(BudgetExceeded):
+                told(rows, place, ledger=ledger).fit(*data(rows))
             assert not ledger.entries()
         assert "2 features" in str(found[0].message)
 

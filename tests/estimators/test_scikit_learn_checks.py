@@ -25,15 +25,15 @@ EXEMPT = {
     "check_class_weight_classifiers": "classes are declared, and the check weighs a third",
     "check_classifiers_regression_target": "classes are declared; any other label contributes nothing",
     "check_sample_weight_equivalence_on_dense_data":
-        "weights are clipped to a public bound, 1 here, and the check brings weights up to 5; seeded noise of "
-        "fewer rows is not to the seventh digit that of more",
+        "weights are clipped to a public bound, 1 here, and the check brings weights up to 5",
 }  # fmt: skip
 """Checks that fail, with the reason."""
 EXEMPT_OF: dict[str, dict[str, str]] = {}
 """The same for one name of the registry."""
-TOLD: dict[str, dict[str, Any]] = dict.fromkeys(
-    ("logistic", "svc", "linear", "ridge"), {"norm": 20.0, "bounds": None, "population": None}
-)
+TOLD: dict[str, dict[str, Any]] = {
+    name: {"norm": 20.0, "bounds": None, "population": None}
+    for name in ("logistic", "svc", "linear", "ridge")
+}
 """Parameters other than those of the battery, for the rows of the checks."""
 LARGE = 1e4
 """ε so large that the checks see what they look for."""

@@ -51,6 +51,14 @@ def fit(
         list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
     ] = None,
     test: options.Test = None,
+    test_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Or set this share of the rows aside, 0.2 say, and measure on those, with --test-epsilon.",
+            rich_help_panel=options.TEST,
+            show_default=False,
+        ),
+    ] = None,
     test_epsilon: options.TestEpsilon = None,
     test_public: options.TestPublic = False,
     test_dataset: options.TestDataset = None,
@@ -83,6 +91,9 @@ def fit(
     With --test the model is measured on rows that were not used to fit it:
     charged with --test-epsilon, or free if the rows are public. The rows that
     the model was fitted to are refused, whatever their file is called.
+    With --test-share rows of the same file are set aside: each goes to one
+    side by a keyed hash of its unit, or of its content where no unit is
+    declared, before anything else is read. Both parts are charged.
     """
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
@@ -90,7 +101,7 @@ def fit(
         buy_population=buy_population, norm=norm, transforms=_transforms(transform or ()),
         exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
         test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
-        random_state=seed,
+        random_state=seed, test_share=test_share,
     ) as job:  # fmt: skip
         console = Console(quiet=quiet)
         _show_plan(console, job, dry_run)

@@ -47,9 +47,9 @@ CONFIDENCE = 0.95
 """Of the intervals of coefficients."""
 DROWNED, CLEAR = 0.5, 0.05
 """Noise beside the largest signal, as norms: a fit with more than the first cannot be expected to learn
-anything, as only rows that all say the same give the largest signal. On Adult, with noise at any place, accuracy
-is that of the larger class from there on; with the second, and noise in the objective, about half of what can
-be won over it is won (``benchmarks/learning.py``)."""
+anything, as only rows that all say the same give the largest signal. On Adult, with noise at any place,
+accuracy is that of the larger class from there on; with the second, and noise in the objective, about half of
+what can be won over it is won (``benchmarks/learning.py``)."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,10 @@ class LinearModel(PrivateEstimator):
         have, contributes nothing either.
         """
         if sample_weight is None and self.weight_bound != 1:
-            advice = "Hand weights over, or leave weight_bound= out: every row would count as much as the bound."
+            advice = "Hand weights over, or leave weight_bound= out."
             raise InvalidValue("weight_bound", self.weight_bound, "1 without sample_weight", advice)
-        if sample_weight is not None and (getattr(self, "interval_share", 0.0) or self._residuals()):
+        errors = bool(getattr(self, "interval_share", 0.0)) or self._residuals()
+        if sample_weight is not None and errors:
             needed = "left out where standard errors are bought: those of weighted rows are not known"
             raise InvalidValue("sample_weight", "given", needed)
         return self._fit_taken(self._taken(X, y, units, sample_weight))
@@ -135,7 +136,7 @@ class LinearModel(PrivateEstimator):
         if math.isinf(public.epsilon):
             return LinearRecipe(events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), space)
         others = dict(self._other_shares(noise))
-        sizes, costs = None, ()
+        sizes = None
         if self._balanced():
             others["classes"] = CLASS_SHARE
             spent = CLASS_SHARE * public.epsilon
@@ -147,7 +148,8 @@ class LinearModel(PrivateEstimator):
             intercept=space.intercept > 0,
         )  # fmt: skip
         place = noise.place(problem)
-        curvature, costs = None, bought.costs
+        curvature = None
+        costs = bought.costs
         if sizes is not None:
             costs = (*costs, sizes.event)
         if "intervals" in others:
@@ -184,8 +186,9 @@ class LinearModel(PrivateEstimator):
             return expected, ()
         more = math.ceil(ratio / CLEAR)
         doubt = (
-            f"This fit cannot be expected to learn anything: its noise has an expected norm of {noise:.3g}, and "
-            f"{rows} rows could give a signal of {signal:.3g} if they all said the same, less as they differ. "
+            f"This fit cannot be expected to learn anything: its noise has an expected norm of {noise:.3g}, "
+            f"and {rows} rows could give a signal of {signal:.3g} if they all said the same, less as they "
+            "differ. "
             f"About {more} times the rows ({rows * more}), or ε = {public.epsilon * more:.3g} instead of "
             f"{public.epsilon:.3g}, would do; so would fewer columns: there are {public.width} features."
         )
@@ -321,7 +324,7 @@ class LinearModel(PrivateEstimator):
         return np.asarray(products(matrix, weights) + constants)
 
     def _complete(self, X: Any) -> Array:
-        """Rows of numbers as ``fit`` reads them: not finite is the middle of the bounds, then they are clipped.
+        """Rows of numbers as ``fit`` reads them: what is not finite is the middle of the bounds.
 
         Nothing is read from text here; a frame of text, unlike one with missing numbers, is refused.
         """
@@ -363,7 +366,7 @@ class LinearModel(PrivateEstimator):
         return (values - width).tolist(), (values + width).tolist()
 
     def _to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """As the skeleton does, with typed noise as its name and settings, and weights of classes as pairs."""
+        """As the skeleton does; typed noise as its name and settings, weights of classes as pairs."""
         state, arrays = super()._to_saved()
         if isinstance(state["params"].get("class_weight"), Mapping):
             state["params"]["class_weight"] = [list(pair) for pair in self.class_weight.items()]

@@ -119,15 +119,15 @@ class NoisyChoice(Place):
         )
 
     def noise_and_signal(self) -> tuple[float, float] | None:
-        """The loss that the choice gives away, (sensitivity/ε)·ln points (McSherry and Talwar 2007), against n·R.
+        """The loss that the choice gives away, (sensitivity/ε)·ln points, against n·R.
 
-        R is the range of the loss of one row, so that n·R is the most by which rows can prefer a point.
+        McSherry and Talwar (2007). R is the range of the loss of one row, so that n·R is the most by which rows can prefer a point.
         """
         rows = self.problem.population
         return None if rows is None else (self._given_away, rows * self.range)
 
     def expected(self) -> str | None:
-        """The expected loss of the chosen point is at most (sensitivity/ε)·(1 + ln points) above the best's."""
+        """The expected loss of the chosen point, at most (sensitivity/ε)·(1 + ln points) above the best."""
         rows = self.problem.population
         if rows is None:
             return None

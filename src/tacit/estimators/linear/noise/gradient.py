@@ -226,7 +226,7 @@ class NoisyGradients(Place):
         return {"steps": self.steps}
 
     def noise_and_signal(self) -> tuple[float, float] | None:
-        """The noise of all steps, which adds up like √steps, against all gradients, which add up like steps."""
+        """The noise of all steps, which grows like √steps, against their gradients, which grow like steps."""
         size, steps = self.problem.size, self.steps
         pull = min(self.clip_norm, self.problem.loss.start)
         return self._spread(steps) * math.sqrt(size * steps), steps * self._expected * pull

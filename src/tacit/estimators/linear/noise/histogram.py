@@ -129,7 +129,7 @@ class NoisyHistogram(Place):
     def _counts(
         self, rows: ScaledRows, lower: Array, upper: Array, source: Source | None = None
     ) -> NDArray[np.int64]:
-        """How many rows each cell holds; a row that does not count is in none, one of weight u with odds u."""
+        """How many rows each cell holds; one of weight u is there with probability u, one of none is not."""
         counts = np.zeros(self.total, dtype=np.int64)
         coins = Source(None) if source is None else source
         for x, y, w in rows.weighted():

@@ -72,7 +72,7 @@ class NoisyOutput(Place):
         return np.asarray(replace(self._mechanism, random_state=source)(found))
 
     def noise_and_signal(self) -> tuple[float, float] | None:
-        """Noise on the weights against the longest that they can be: n times the first slope of a row, over λ."""
+        """Noise on the weights against the longest they can be: n times the first slope of a row, over λ."""
         rows = self.problem.population
         if rows is None:
             return None

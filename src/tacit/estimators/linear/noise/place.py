@@ -138,6 +138,5 @@ class Place:
 
 def mean_loss(above: float, penalty: float) -> str:
     """A bound of the mean loss, in one line: what noise adds at most on average, and the penalty."""
-    return (
-        f"mean loss expected at most {above:.3g} + {penalty:.3g}·‖w‖² above that of any weights w of scaled rows"
-    )
+    beside = f"{above:.3g} + {penalty:.3g}·‖w‖²"
+    return f"mean loss expected at most {beside} above that of any weights w of scaled rows"

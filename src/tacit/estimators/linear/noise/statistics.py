@@ -366,7 +366,7 @@ class NoisyStatistics(Place):
         return self.release.vector_spread * math.sqrt(self.problem.width), float(rows)
 
     def expected(self) -> str | None:
-        """Noise on the weights where Σxxᵀ is largest: it has no eigenvalue above n, and noise on Σxs is divided by it."""
+        """Noise on Σxs, divided by n, above which Σxxᵀ has no eigenvalue."""
         rows = self.problem.population
         if rows is None:
             return None
