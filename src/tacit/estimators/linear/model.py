@@ -73,7 +73,7 @@ class LinearModel(PrivateEstimator):
         "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
         "n_features_in_", "feature_names_in_",
     )  # fmt: skip
-    predicts_from: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "bounds_")
+    predicts_from: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "bounds_", "norm")
     usual_penalty: ClassVar[float] = 1.0
     """The penalty of scikit-learn's model where none is given."""
 

@@ -121,7 +121,8 @@ class NoisyChoice(Place):
     def noise_and_signal(self) -> tuple[float, float] | None:
         """The loss that the choice gives away, (sensitivity/ε)·ln points, against n·R.
 
-        McSherry and Talwar (2007). R is the range of the loss of one row, so that n·R is the most by which rows can prefer a point.
+        McSherry and Talwar (2007). R is the range of the loss of one row, so that n·R is the most by which
+        rows can prefer a point.
         """
         rows = self.problem.population
         return None if rows is None else (self._given_away, rows * self.range)
