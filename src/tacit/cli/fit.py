@@ -141,8 +141,8 @@ def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
     say(console, *(f"  {line}" for line in str(job.planned).splitlines()), "")
     if job.side is not None and job.test is not None:
         whom = job.payment.unit.column or "row"
-        share = f"A share of {job.side.split.share:g} of the rows is set aside, by a keyed hash of each {whom},"
-        say(console, f"{share} to measure it on with ε = {job.test.epsilon:g}.", "")
+        aside = f"A share of {job.side.split.share:g} of the rows is set aside by a keyed hash of each {whom}"
+        say(console, f"{aside}, to measure it on with ε = {job.test.epsilon:g}.", "")
     if dry_run:
         (due, *_) = job.dues
         say(console, f"Noise: {due.noise}, {described(due.event)}.", "", job.maker.describe(), "")
