@@ -23,7 +23,7 @@ Each error carries the values that caused it as attributes, and its message ends
 do next.
 
 Warnings are apart: :class:`NotCovered` for a score that no guarantee covers, :class:`CannotLearn` for a fit
-whose noise outweighs any signal.
+whose noise outweighs any signal, :class:`WeakPrivacy` for an ε or δ that promises little.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ __all__ = [
     "SourceMissing",
     "TacitError",
     "UnsupportedEvent",
+    "WeakPrivacy",
 ]
 
 
@@ -172,3 +173,8 @@ class NotCovered(UserWarning):
 
 class CannotLearn(UserWarning):
     """By public facts alone, the noise of a fit outweighs the largest signal that its rows could give."""
+
+
+class WeakPrivacy(UserWarning):
+    """An ε above 10 or a δ above 1/population was asked for: what is promised then protects hardly "
+    "anybody."""

@@ -7,6 +7,7 @@ A command is imported when it is run, so that help comes at once.
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ app = typer.Typer(
     cls=lazy.LazyGroup,
     help="Differential privacy: plan what to spend, ask private data, fit models, and keep the ledger.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 
@@ -48,8 +49,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = wording.warned
     try:
-        app()
+        app(prog_name="tacit")
     except errors.TacitError as error:
         print(wording.told(error), file=sys.stderr)
         sys.exit(2)

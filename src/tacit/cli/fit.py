@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from tacit import jobs
-from tacit.cli import options, spending
-from tacit.cli.common import described, say
+from tacit.cli import completion, options, spending
+from tacit.cli.common import described, made_facts, say, show_json, transforms_of, wants_json
 from tacit.cli.inspect import tested
-from tacit.errors import InvalidValue
 from tacit.estimators.registry import ESTIMATORS
 
 __all__ = ["fit"]
@@ -22,8 +21,18 @@ __all__ = ["fit"]
 def fit(
     source: options.Source,
     schema: options.SchemaFile,
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The column to predict.", show_default=False, autocompletion=completion.columns
+        ),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(ESTIMATORS)}.", show_default=False, autocompletion=completion.models
+        ),
+    ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
     ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],
@@ -74,9 +83,10 @@ def fit(
     dry_run: options.DryRun = False,
     label: options.Label = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
+    format: options.Format = "table",
 ) -> None:
     """Fit a private model to a file, and pay for it from a ledger.
 
@@ -95,17 +105,21 @@ def fit(
     side by a keyed hash of its unit, or of its content where no unit is
     declared, before anything else is read. Both parts are charged.
     """
+    in_json = wants_json(format)
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
         dataset=dataset, out=out, overwrite=overwrite, noise=noise, interval_share=interval_share,
-        buy_population=buy_population, norm=norm, transforms=_transforms(transform or ()),
+        buy_population=buy_population, norm=norm, transforms=transforms_of(transform or ()),
         exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
         test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
         random_state=seed, test_share=test_share,
     ) as job:  # fmt: skip
-        console = Console(quiet=quiet)
+        console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
-        if dry_run:
+        plan = _plan_facts(job)
+        if dry_run and in_json:
+            show_json(plan)
+        elif dry_run:
             spending.show_balances(console, job)
         with spending.refusals(job.payment.ledger):
             job.afford()
@@ -117,18 +131,10 @@ def fit(
             console.print(tested(made.evaluation))
         spending.settled(console, made.guarantee, job.payment.ledger, job.dues[1:])
         say(console, f"Model written to {made.path}")
+        if in_json:
+            show_json({**plan, **made_facts(made.path, made.guarantee, made.evaluation)})
         if made.path != out:
             raise typer.Exit(2)
-
-
-def _transforms(given: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        column, sign, how = text.rpartition("=")
-        if not sign or not column or not how:
-            raise InvalidValue("transform", text, "a column and what to do, such as capital_gain=log1p")
-        found[column] = how
-    return found
 
 
 def _names(given: str | None) -> list[str]:
@@ -150,3 +156,22 @@ def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
             say(console, "Expected, from public facts:", *(f"  {line}" for line in job.planned.expected), "")
         for doubt in job.planned.doubts:
             spending.warn(doubt)
+
+
+def _plan_facts(job: jobs.FitJob) -> dict[str, Any]:
+    """What the fit will do and cost, for JSON."""
+    planned, due = job.planned, job.dues[0]
+    return {
+        "label": job.label,
+        "features": list(job.maker.features.names),
+        "epsilon": planned.epsilon,
+        "delta": planned.delta,
+        "protects": f"{planned.relation} of one {planned.unit}",
+        "parts": [{"part": part, "epsilon": cost} for part, cost in planned.parts],
+        "notes": list(planned.notes),
+        "expected": list(planned.expected),
+        "doubts": list(planned.doubts),
+        "noise": due.noise,
+        "event": json.loads(due.event.to_json()),
+        "ledgers": spending.balances(job),
+    }

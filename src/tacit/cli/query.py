@@ -15,21 +15,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit import _validate, jobs
+from tacit import jobs
 from tacit.cli import options, spending
-from tacit.cli.common import deliver, described, pair, status, up
+from tacit.cli.common import as_json, chosen_format, deliver, described, pair, say, status, up
+from tacit.errors import TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs.files import reserved, spare
 from tacit.ledger import Ledger
 from tacit.tables.questions import CATALOGUE
 
 if TYPE_CHECKING:
-    from tacit.cli.answers import AnswerLines
-    from tacit.tables import Quote
+    from tacit.tables import Quote, Release
+    from tacit.tables.lines import AnswerLines
 
 __all__ = ["query"]
-
-FORMATS = ("table", "json", "csv")
 
 
 def query(
@@ -59,8 +58,14 @@ def query(
     out: Annotated[
         Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the answers: .png, .svg or .pdf.", show_default=False)
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write one HTML page with all answers, drawn.", show_default=False)
+    ] = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
 ) -> None:
     """Ask questions of a private table, and pay for them from a ledger.
@@ -78,9 +83,11 @@ def query(
     The ledger is charged before the data are read. With --dry-run nothing is
     charged or read, and the exit code is 2 if the budget would not suffice.
     """
-    style = _style(format, out)
-    if out is not None:
-        spare(out, overwrite, source, schema, ledger)
+    style = chosen_format(format, out, ("table", "json", "csv"))
+    for place in (out, plot, page):
+        if place is not None:
+            spare(place, overwrite, source, schema, ledger)
+    _check_places(out, plot, page)
     with jobs.plan_query(
         source, questions, schema=schema, ledger=ledger, epsilon=epsilon, delta=delta, dataset=dataset,
         confidence=confidence, delimiter=delimiter, random_state=seed,
@@ -88,13 +95,26 @@ def query(
         if dry_run:
             _show_plan(job, style, out, population)
             return
-        from tacit.cli.answers import answer_of
+        from tacit.tables.lines import answer_of
 
         book = job.dues[0].ledger
-        with spending.refusals(book), reserved(out), status(f"Asking {source}"):
+        places = reserved(out), reserved(plot), reserved(page)
+        with spending.refusals(book), places[0], places[1], places[2], status(f"Asking {source}"):
             answered = job.run()
             answers = [answer_of(release, confidence) for release in answered.releases]
         _show_answers(answers, answered.guarantee, book, confidence, style, out)
+        quiet = Console(stderr=style != "table" and out is None)
+        if plot is not None:
+            _draw(quiet, answered.releases, confidence, plot)
+        if page is not None:
+            from tacit.report.answers import answers_page
+
+            name = Path(source).name
+            text = answers_page(
+                answered.releases, answered.guarantee, name=name, ledger=book, confidence=confidence
+            )
+            deliver(text, page, "pages")
+            say(quiet, f"Page written to {page}")
 
 
 _STATISTICS = "Statistics: " + ", ".join(kind.usage() for kind in CATALOGUE.values()) + "."
@@ -103,11 +123,31 @@ query.__doc__ = (query.__doc__ or "").replace(
 )
 
 
-def _style(format: str | None, out: Path | None) -> str:
-    if format is not None:
-        return _validate.choice("format", format, FORMATS)
-    ending = out.suffix.lower().removeprefix(".") if out else ""
-    return ending if ending in FORMATS else "table"
+def _check_places(out: Path | None, plot: Path | None, page: Path | None) -> None:
+    """Refuse two results in one file, and a picture of no known format, before anything is charged."""
+    named = [place.resolve() for place in (out, plot, page) if place is not None]
+    if len(set(named)) < len(named):
+        raise TacitError("--out, --plot and --page name the same file.", "Name one for each.")
+    if plot is not None:
+        from tacit.drawing.files import check_ending
+
+        check_ending(plot)
+
+
+def _draw(console: Console, releases: Sequence[Release], confidence: float, plot: Path) -> None:
+    """All answers in one picture, below each other; those without numbers are left out, and said to be."""
+    from tacit.drawing import charts, files
+    from tacit.tables.pictures import chart_of, drawable
+
+    drawn = [release for release in releases if drawable(release, confidence)]
+    if drawn:
+        files.save(charts.figure_of([chart_of(release, confidence) for release in drawn]), plot)
+        say(console, f"Plot written to {plot}")
+    else:
+        plot.unlink(missing_ok=True)
+    for release in releases:
+        if release not in drawn:
+            say(console, f"Not drawn, for it has no numbers: {release.label}")
 
 
 def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
@@ -142,7 +182,7 @@ def _show_answers(
             "spent_in_all": spent,
             "remaining": remaining,
         }
-        text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+        text = as_json(body)
     elif style == "csv":
         text = to_csv(answers)
     else:
@@ -177,7 +217,7 @@ def _show_plan(job: jobs.QueryJob, style: str, out: Path | None, population: int
             "remaining_after": found.left,
             "fits": after is not None,
         }
-        text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+        text = as_json(body)
     elif style == "csv":
         stream = io.StringIO()
         writer = csv.DictWriter(stream, rows[0], lineterminator="\n")

@@ -20,6 +20,8 @@ class Features:
     """What is publicly known of each feature, and of all of a row together.
 
     ``norm`` bounds the ℓ2 norm of a row; without it, the corner of the box that is farthest from zero does.
+    ``columns`` names the column of the table that each feature was made from, where that is known: features
+    of one column side by side are its categories, of which a row has one or none.
 
     >>> Features(("age", "sex"), (-1.0, 0.0), (1.0, 1.0)).largest_norm
     1.4142135623730951
@@ -29,6 +31,7 @@ class Features:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     norm: float | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.lower) == len(self.upper):
@@ -38,6 +41,8 @@ class Features:
             raise InvalidValue("bounds", "of the features", "finite, lower first")
         if self.norm is not None and not 0 < self.norm < math.inf:
             raise InvalidValue("norm", self.norm, "a finite number above 0")
+        if self.columns is not None and len(self.columns) != len(self.names):
+            raise InvalidValue("columns", len(self.columns), f"one for each of {len(self.names)} features")
 
     @property
     def largest_norm(self) -> float:

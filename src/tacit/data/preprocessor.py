@@ -236,7 +236,9 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.norm is not None:
             norm = min(norm, _validate.positive("norm", self.norm))
         lower = tuple(0.0 if block.one_hot else -1.0 for block in blocks for _ in block.names)
-        return _Plan(schema, used, blocks, Features(tuple(names), lower, (1.0,) * len(names), norm))
+        columns = tuple(block.name for block in blocks for _ in block.names)
+        features = Features(tuple(names), lower, (1.0,) * len(names), norm, columns)
+        return _Plan(schema, used, blocks, features)
 
 
 @dataclass(frozen=True)

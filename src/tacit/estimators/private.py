@@ -324,8 +324,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _public(self, described: int | Features, payment: Payment) -> Public:
         features = described if isinstance(described, Features) else None
         width = len(features.names) if features is not None else _validate.count("features", described, 1)
-        delta = _validate.delta(self.delta)
-        return Public(self._epsilon(), delta, payment.relation, payment.unit, width, features)
+        epsilon, delta = self._epsilon(), _validate.delta(self.delta)
+        _validate.warn_if_weak(epsilon, delta, getattr(self, "population", None), stacklevel=5)
+        return Public(epsilon, delta, payment.relation, payment.unit, width, features)
 
     def _epsilon(self) -> float:
         if self.fits_without_noise and isinstance(self.epsilon, float) and self.epsilon == math.inf:

@@ -76,7 +76,7 @@ class FitJob(Job):
         """The columns that are read."""
         return testing.columns_of(self.maker)
 
-    def find(self, delimiter: str, stack: ExitStack) -> None:
+    def find(self, delimiter: str | None, stack: ExitStack) -> None:
         """Find the files and their columns; no row is read."""
         from tacit.data.reading import prepare
 
@@ -169,7 +169,7 @@ def plan_fit(
     test_dataset: str | None = None,
     groups_by: Sequence[str] = (),
     label: str | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
     test_share: float | None = None,
 ) -> FitJob:
@@ -269,6 +269,13 @@ def _declared(name: str, maker: Preprocessor) -> dict[str, Any]:
     from tacit.estimators.registry import ESTIMATORS
 
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
+    if "task" in ESTIMATORS[name]().get_params():
+        if maker.classes is not None:
+            return {"task": "classification", "classes": list(maker.classes)}
+        if maker.target_bounds is not None:
+            return {"task": "regression", "target_bounds": maker.target_bounds}
+        advice = "Declare its categories or its bounds in the schema."
+        raise InvalidValue(target, column.type, f"declared with categories or bounds, for {name}", advice)
     classifiers = [other for other, each in ESTIMATORS.items() if is_classifier(each())]
     if name in classifiers:
         if maker.classes is None:

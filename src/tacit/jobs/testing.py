@@ -162,7 +162,7 @@ class RowTest(ModelTest):
         """The columns that are read."""
         return list(dict.fromkeys([*columns_of(self.maker), *self.groups]))
 
-    def find(self, delimiter: str, stack: ExitStack) -> None:
+    def find(self, delimiter: str | None, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
         from tacit.data.reading import prepare
 
@@ -235,7 +235,7 @@ def plan_evaluate(
     dataset: str = "default",
     groups_by: Sequence[str] = (),
     label: str | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> EvaluateJob:
     """Plan :func:`evaluate`: load the model, find the columns of the file; no row is read."""
@@ -246,6 +246,8 @@ def plan_evaluate(
         _validate.epsilon(epsilon)
         if ledger is None:
             raise TacitError("Private rows are paid for from a ledger.", "Name it with ledger=.")
+    from tacit.models import description_of
+
     fitted, maker = opened_model(model)
     with ExitStack() as stack:
         unit = Unit() if maker is None else maker.schema.unit
@@ -260,7 +262,10 @@ def plan_evaluate(
             test: ModelTest = ExampleTest.of(network, payment, Path(source), epsilon, told, random_state)
         else:
             groups = declared(groups_by, maker.schema)
-            test = RowTest(payment, os.fspath(source), epsilon, told, random_state, public, maker, groups)
+            kind = RowTest
+            if description_of(fitted).tensors:
+                from tacit.jobs.networks import NetworkRowTest as kind
+            test = kind(payment, os.fspath(source), epsilon, told, random_state, public, maker, groups)
             test.find(delimiter, stack)
         return EvaluateJob(fitted, test).holding(stack)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import NDArray
@@ -12,7 +14,11 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
+from tacit.tables.cells.axes import Bins
 from tacit.tables.statistics.postprocess import integer, non_negative
+
+if TYPE_CHECKING:
+    from tacit.drawing.charts import Figure
 
 __all__ = ["Answer", "Release"]
 
@@ -27,7 +33,8 @@ class Answer:
     ``values`` is an array (of no dimension for a scalar); ``interval(confidence, simultaneous)``
     gives two arrays like it; ``show`` turns such an array into the number or table that the user
     sees. ``cells`` says that the values are counts, ``whole`` that the true ones are whole numbers,
-    ``margins`` that the last place along every axis holds sums.
+    ``margins`` that the last place along every axis holds sums, but for the first ``groups`` axes: each
+    group has a table of its own. ``bins`` are those of the last axis of a histogram.
     """
 
     values: Array
@@ -36,6 +43,8 @@ class Answer:
     cells: bool = False
     whole: bool = False
     margins: bool = False
+    groups: int = 0
+    bins: Bins | None = None
 
 
 class Release:
@@ -53,7 +62,8 @@ class Release:
         """The bounds that were bought for this answer with bounds="dp", by column."""
         self._answer = answer
 
-    def _filled(self) -> Answer:
+    def filled(self) -> Answer:
+        """The numbers as the statistic made them; refused before the batch has run."""
         if self._answer is None:
             raise TacitError(
                 f"{self.label} has not been released yet.", "Its value is there when the batch has ended."
@@ -63,7 +73,7 @@ class Release:
     @property
     def value(self) -> Any:
         """The noisy answer: a number, a date, or a pandas object where it is a table."""
-        answer = self._filled()
+        answer = self.filled()
         return answer.show(answer.values)
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> tuple[Any, Any]:
@@ -78,7 +88,7 @@ class Release:
 
         Each number of a table has its own interval; ``simultaneous`` makes all of them hold at once.
         """
-        answer = self._filled()
+        answer = self.filled()
         level = _validate.open_probability("confidence", confidence)
         low, high = answer.interval(level, simultaneous)
         return answer.show(low), answer.show(high)
@@ -86,8 +96,8 @@ class Release:
     def non_negative(self) -> Release:
         """The same answer without negative numbers; a table of counts keeps its total.
 
-        Post-processing: the guarantee is untouched. A table becomes the nearest one without
-        negative cells and with the same total, which is no farther from the truth.
+        Post-processing: the guarantee is untouched. A table, of each group if it has groups, becomes the
+        nearest one without negative cells and with the same total, which is no farther from the truth.
         """
         return self._processed(non_negative)
 
@@ -96,12 +106,46 @@ class Release:
         return self._processed(integer)
 
     def _processed(self, step: Callable[[Answer], Answer]) -> Release:
-        return Release(self.label, self.guarantee, step(self._filled()))
+        return Release(self.label, self.guarantee, step(self.filled()))
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """One line per number, with its interval: columns ``value``, ``low``, ``high``."""
+        """One line per number, with its interval: columns ``value``, ``low``, ``high``.
+
+        Bins are called as people write them, "25–34"; the index of ``value`` has their edges.
+        """
         low, high = self.interval(confidence)
-        return pd.DataFrame({"value": _long(self.value), "low": _long(low), "high": _long(high)})
+        frame = pd.DataFrame({"value": _long(self.value), "low": _long(low), "high": _long(high)})
+        return self._called(frame)
+
+    def _called(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame with bins called as people write them."""
+        bins = self.filled().bins
+        if bins is None:
+            return frame
+        names = list(frame.index.names)
+        groups = [list(frame.index.get_level_values(level)) for level in range(len(names) - 1)]
+        texts = list(bins.texts()) * (len(frame) // bins.size)
+        frame.index = (
+            pd.MultiIndex.from_arrays([*groups, texts], names=names)
+            if groups
+            else pd.Index(texts, name=names[0])
+        )
+        return frame
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, confidence: float = 0.95) -> Figure:
+        """The answer as a matplotlib figure, with its intervals and its guarantee in one sentence.
+
+        Counts are bars, tables of two columns heatmaps, other numbers points; groups are panels. Written to
+        ``path`` if that is given: .png, .svg or .pdf. Post-processing: drawing costs nothing.
+        """
+        from tacit.drawing import charts, files
+        from tacit.tables.pictures import chart_of
+
+        level = _validate.open_probability("confidence", confidence)
+        figure = charts.figure_of([chart_of(self, level)])
+        if path is not None:
+            files.save(figure, Path(path))
+        return figure
 
     def __str__(self) -> str:
         if self._answer is None:
@@ -109,7 +153,7 @@ class Release:
         try:
             shown = self.to_frame()
         except InvalidValue:
-            shown = pd.DataFrame({"value": _long(self.value)})
+            shown = self._called(pd.DataFrame({"value": _long(self.value)}))
         if shown.empty:
             return f"{self.label}: nothing passed the threshold\n{self.guarantee}"
         if len(shown) > 1 or "low" not in shown:
