@@ -19,7 +19,15 @@ import tacit
 from contract.registry import check_json, check_repetition
 from tacit import Budget, Ledger, Unit, accounting
 from tacit.errors import BudgetExceeded, InvalidValue
-from tacit.estimators import ESTIMATORS, LinearRegression, LinearSVC, LogisticRegression, Ridge, private
+from tacit.estimators import (
+    ESTIMATORS,
+    GradientBoosting,
+    LinearRegression,
+    LinearSVC,
+    LogisticRegression,
+    Ridge,
+    private,
+)  # fmt: skip
 from tacit.estimators.linear.noise import PLACES
 from tacit.relations import Relation
 
@@ -64,6 +72,23 @@ def linear(kind: type, place: str) -> Fit:
 
 FITS: dict[str, Fit] = {
     f"{kind.__name__}-{place}": linear(kind, place) for kind, places in LINEAR.items() for place in places
+}
+BOOSTED = {"bounds": (-1, 1), "population": 4, "bins": 4, "rounds": 3}
+BAD_BOOSTED = (
+    {"bounds": None}, {"bounds": (1, -1)}, {"task": "clustering"}, {"population": -1}, {"population": None},
+    {"bins": 1}, {"bins": 256}, {"bins": None}, {"categories": [2]}, {"rounds": 0}, {"learning_rate": 0.0},
+    {"slope": 0.0}, {"interactions": -1},
+)  # fmt: skip
+FITS |= {
+    "GradientBoosting": Fit(GradientBoosting, BOOSTED | CLASSIFIED, (*BAD_BOOSTED, {"classes": None})),
+    "GradientBoosting-bought": Fit(
+        GradientBoosting, BOOSTED | CLASSIFIED | {"population": "dp", "bounds": "dp"}, repeats=False
+    ),
+    "GradientBoosting-three-classes": Fit(GradientBoosting, BOOSTED | {"classes": [0, 1, 2]}),
+    "GradientBoosting-regression": Fit(
+        GradientBoosting, BOOSTED | MEASURED | {"task": "regression"}, ({"target_bounds": None},)
+    ),
+    "GradientBoosting-pairs": Fit(GradientBoosting, BOOSTED | CLASSIFIED | {"interactions": 1}, BAD_BOOSTED),
 }
 CASES = [
     pytest.param(fit, delta, id=f"{name}-{'pure' if delta == 0 else 'approximate'}")

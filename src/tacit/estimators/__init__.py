@@ -7,6 +7,7 @@ places where noise can enter a linear model.
 
 from tacit.data.features import Features, Known, known
 from tacit.data.preprocessor import Preprocessor
+from tacit.estimators.boosting.model import GradientBoosting
 from tacit.estimators.linear import noise
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
@@ -16,6 +17,7 @@ from tacit.estimators.registry import ESTIMATORS
 __all__ = [
     "ESTIMATORS",
     "Features",
+    "GradientBoosting",
     "Known",
     "LinearRegression",
     "LinearSVC",
