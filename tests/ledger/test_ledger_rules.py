@@ -11,9 +11,18 @@ from pathlib import Path
 import pytest
 
 from tacit import accounting, events
-from tacit.errors import BudgetExceeded, InvalidValue, LedgerExists, UnsupportedEvent, WeakPrivacy
+from tacit.errors import (
+    BudgetExceeded,
+    InvalidValue,
+    LedgerCorrupted,
+    LedgerExists,
+    UnsupportedEvent,
+    WeakPrivacy,
+)
 from tacit.ledger import Budget, Ledger
 from tacit.ledger.budget import FILTERS
+from tacit.ledger.chain import Record
+from tampering import tamper
 
 BUDGET = Budget(3.0, 1e-6)
 
@@ -207,6 +216,29 @@ def test_ledgers_of_earlier_versions_are_read_and_charged_on(earlier, open_ledge
         assert entry.mode == (rule or "renyi")
         assert ledger.history()[-1].epsilon == ledger.spent().epsilon > spent.get(dataset, 0.0)
         ledger.verify()
+
+
+def test_a_rule_that_was_exchanged_with_its_hash_is_found(path, open_ledger):
+    """Whoever edits the first entry and computes its hash anew leaves a next entry that does not follow it."""
+    with Ledger.open(path, BUDGET) as ledger:
+        ledger.charge(events.Laplace(1.0), label="count")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute("SELECT * FROM tacit_entries WHERE number = 1").fetchone())
+    terms = row["details"].replace('"filter":"basic"', '"filter":"gaussian"')
+    content = {name: value for name, value in row.items() if name != "hash"} | {"details": terms}
+    forged = Record(**content).hash()
+    tamper(
+        path,
+        f"UPDATE tacit_entries SET details = '{terms}', hash = '{forged}' WHERE number = 1",
+        f"UPDATE tacit_datasets SET terms = '{terms}'",
+    )
+    with Ledger.open(path) as ledger:
+        assert ledger.filter == "gaussian"
+        with pytest.raises(LedgerCorrupted, match="edited entry 1"):
+            ledger.charge(events.Gaussian(20.0), label="mean")
+        with pytest.raises(LedgerCorrupted, match="does not follow"):
+            ledger.verify()
 
 
 def test_a_budget_that_promises_little_is_warned_of(path, open_ledger):
