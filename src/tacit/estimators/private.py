@@ -297,6 +297,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The rows in one form, by their types and shapes alone."""
         width = self._declared_width()
+        given.require_numbers(X)
+        if self.supervised:
+            given.require_targets(y, getattr(self, "classes", None))
         matrix = given.declared_matrix(X, width)
         aside = BaseEstimator()
         validate_data(aside, X if hasattr(X, "columns") else matrix, skip_check_array=True)

@@ -328,6 +328,7 @@ class LinearModel(PrivateEstimator):
 
         Nothing is read from text here; a frame of text, unlike one with missing numbers, is refused.
         """
+        given.require_numbers(X)
         found = validate_data(
             self, X, dtype="numeric", reset=False, accept_sparse=False, ensure_all_finite=False
         )
