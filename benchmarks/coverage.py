@@ -177,9 +177,9 @@ def asked(
             own = noisy.statistic.read(table.source, table.expression, table.context)
             for _ in range(repetitions):
                 answer: Any = noisy.answer(own or cells)
-                low, high = answer.interval(0.95, False)
-                slack = 1e-6 * np.maximum(1.0, np.abs(truth)).reshape(np.shape(low))
-                inside = truth.reshape(np.shape(low))
+                low, high = (np.ravel(answer.show(end)).astype(float) for end in answer.interval(0.95, False))
+                inside = np.ravel(truth)
+                slack = 1e-6 * np.maximum(1.0, np.abs(inside))
                 held.append((low <= inside + slack) & (inside - slack <= high))
                 widths.append(high - low)
     return line(text, setting, held, widths, truth, reason)
