@@ -67,7 +67,7 @@ def shown(facts: Facts) -> list[Section]:
     what = f"the {kind} of {label}" if label else "the prediction"
     says = f"What each feature adds to {what}.{scale if facts.preprocessor else ''}"
     if not _linear(facts):
-        says = f"How strongly each feature moves {what}, as the model sums it up; its trees or tables say more."
+        says = f"How strongly each feature moves {what}, in short; the model itself holds more."
     return [
         Section(
             "Coefficients" if _linear(facts) else "What the features do",
