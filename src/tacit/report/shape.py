@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,7 @@ __all__ = ["Shape", "shown"]
 
 MOST_PANELS, MOST_BARS = 12, 12
 """How many columns are drawn, and how many categories of one."""
-INVERSES = {"identity": np.asarray, "log1p": np.expm1, "sqrt": np.square}
+INVERSES: Mapping[str, Callable[[Any], Any]] = {"identity": np.asarray, "log1p": np.expm1, "sqrt": np.square}
 """What undoes a transform of :data:`tacit.data.preprocessor.TRANSFORMS`."""
 
 
