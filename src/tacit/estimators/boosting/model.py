@@ -279,7 +279,8 @@ class GradientBoosting(PrivateEstimator):
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
-        return Residuals(len(self.classes_), 1.0).probabilities(self._scores(X))
+        scores = self._scores(X)
+        return Residuals(len(self.classes_), 1.0).probabilities(scores)
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:

@@ -32,8 +32,8 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         (lower, upper) of the target, publicly known; targets outside are clipped, and one that is not finite
         makes its row contribute nothing.
     ``weight_bound``
-        the public bound to which ``sample_weight`` of ``fit`` is clipped. A row of weight w moves the released
-        sums by w/``weight_bound`` of what a row can, so the noise is that of rows that all weigh the most
+        the public bound to which ``sample_weight`` of ``fit`` is clipped. A row of weight w moves the
+        released sums by w/``weight_bound`` of what a row can: the noise is that of rows of the largest weight
         (:mod:`tacit.estimators.linear.weights`). Parameters otherwise as in :class:`LogisticRegression`. With
         ``noise=noise.Statistics(residuals=True)`` there are standard errors, ``coef_error_`` and
         ``intercept_error_``.

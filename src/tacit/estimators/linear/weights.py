@@ -1,8 +1,8 @@
 """How much each row counts: weights between 0 and a public bound, from the caller and from the classes.
 
-The objective is Σ wᵢ·ℓᵢ + λ/2‖Θ‖². Weights are clipped to [0, B], B being public, and divided by it, and λ with
-them: u = w/B in [0, 1] leaves the minimum where it is. So a weighted row is a row that counts at most once, and
-the sensitivity of every place of noise is the one that it has without weights:
+The objective is Σ wᵢ·ℓᵢ + λ/2‖Θ‖². Weights are clipped to [0, B], B being public, and divided by it, and λ
+with them: u = w/B in [0, 1] leaves the minimum where it is. So a weighted row is a row that counts at most
+once, and the sensitivity of every place of noise is the one that it has without weights:
 
 ============  ==========================================================================================
 place         one row of weight u ≤ 1
