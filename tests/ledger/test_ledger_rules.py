@@ -219,7 +219,7 @@ def test_ledgers_of_earlier_versions_are_read_and_charged_on(earlier, open_ledge
 
 
 def test_a_rule_that_was_exchanged_with_its_hash_is_found(path, open_ledger):
-    """Whoever edits the first entry and computes its hash anew leaves a next entry that does not follow it."""
+    """Whoever edits the first entry and hashes it anew leaves a next entry that does not follow it."""
     with Ledger.open(path, BUDGET) as ledger:
         ledger.charge(events.Laplace(1.0), label="count")
     with closing(sqlite3.connect(path)) as connection:
