@@ -180,7 +180,7 @@ class GradientBoosting(PrivateEstimator):
         event = events.Compose((rounds.event, *bought.costs)) if bought.costs else rounds.event
         guessed = f", if there are {population:,} rows" if rounds.later else ""
         notes = (
-            f"{rounds.steps} rounds, trees of {rounds.levels} levels over {len(layout.cells)} columns{guessed}",
+            f"{rounds.steps} rounds, trees of {rounds.levels} levels, {len(layout.cells)} columns{guessed}",
             f"noise {rounds.deviation:.4g} per split in each round, of residuals up to {residuals.bound:.4g}",
             *([f"{rounds.chosen} pairs of columns, chosen privately"] if rounds.chosen else []),
         )
