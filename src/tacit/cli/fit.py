@@ -54,7 +54,7 @@ def fit(
     ] = None,
     transform: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=log1p|sqrt", help="Before scaling; may be repeated."),
+        typer.Option(metavar="COLUMN=log1p|sqrt", help="Transform a number before scaling; may be repeated."),
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")

@@ -1,12 +1,12 @@
 """Figures of public rows, exact and with intervals from the rows themselves.
 
-Nothing here is private: the rows were declared public, and nothing is charged. Intervals are for the population
-that the rows are a sample of. Shares have those of Clopper and Pearson (1934). AUROC has that of DeLong, DeLong and
-Clarke-Pearson (1988) for its log-odds. Means of losses, and r² as a ratio of two of them, have bootstrap-t intervals
-of their logarithms (Efron 1981; Hall 1988), which follow the skewness of losses as intervals of so many standard
-errors do not. Few rows have seen little of a long tail. So the error that is allowed is divided by 1 + 60/m, where
-m = (Σ loss)²/Σ loss² is how many rows of equal losses would count as much; ``benchmarks/coverage.py`` measures what
-that covers.
+Nothing here is private: the rows were declared public, and nothing is charged. Intervals are for the
+population that the rows are a sample of. Shares have those of Clopper and Pearson (1934). AUROC has that of
+DeLong, DeLong and Clarke-Pearson (1988) for its log-odds. Means of losses, and r² as a ratio of two of them,
+have bootstrap-t intervals of their logarithms (Efron 1981; Hall 1988), which follow the skewness of losses as
+intervals of so many standard errors do not. Few rows have seen little of a long tail. So the error that is
+allowed is divided by 1 + 60/m, where m = (Σ loss)²/Σ loss² is how many rows of equal losses would count as
+much; ``benchmarks/coverage.py`` measures what that covers.
 """
 
 from __future__ import annotations
@@ -165,7 +165,10 @@ class _Ratio(_Mean):
 
 
 def _log_interval(figure: _Mean, confidence: float) -> Ends:
-    """The bootstrap-t interval of what the figure is the logarithm of; nothing is known of losses all alike."""
+    """The bootstrap-t interval of what the figure is the logarithm of.
+
+    Losses that are all alike tell nothing of others: then it is everything.
+    """
     with np.errstate(all="ignore"):
         value, error = (float(one) for one in figure.of(np.arange(figure.rows)))
         if not math.isfinite(value) or not error > 0:
