@@ -279,7 +279,7 @@ def test_what_the_rows_of_a_frame_are_made_of_is_one_column():
     model.fit(X, [0, 1, 1])
     assert [shape.columns for shape in model.shape_functions_] == [("feature 0",), ("sex",), ("town",)]
     assert [len(shape.effects) for shape in model.shape_functions_] == [255, 2, 4]
-    assert "over 3 columns" in str(model.plan(made.features))
+    assert ", 3 columns" in str(model.plan(made.features))
     everything = np.ones((1, 7))
     assert np.isfinite(model.decision_function(everything)).all()
 
@@ -304,13 +304,23 @@ def test_shapes_are_described_in_the_units_of_the_table():
     assert len(shape_figure(list(drawn.values())).axes) == 2
 
 
-def test_neither_rounds_nor_depth_depend_on_what_is_bought():
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_rounds_that_are_chosen_by_a_bought_number_cost_what_was_charged(delta):
+    """Whatever number is bought, the noise of its rounds composes to the event that was charged before."""
     given = {"classes": [0, 1], "bounds": (-1, 1)}
-    few = GradientBoosting(1.0, 1e-6, random_state=1, **given).fit(np.zeros((1, 1)), [0])
-    many = GradientBoosting(1.0, 1e-6, random_state=1, **given).fit(np.zeros((20_000, 1)), np.zeros(20_000))
-    assert few.rounds_ == many.rounds_
+    few = GradientBoosting(1.0, delta, random_state=1, **given).fit(np.zeros((1, 1)), [0])
+    many = GradientBoosting(1.0, delta, random_state=1, **given).fit(np.zeros((20_000, 1)), np.zeros(20_000))
+    assert few.rounds_ < many.rounds_
     assert few.event_ == many.event_
     assert isinstance(few.event_, events.Compose)
+    recipe = many._recipe(many._public(1, many._agreed(False)))
+    charged = accounting.epsilon(recipe.rounds.event, delta)
+    for population in (1, 300, 10_000, 10**6):
+        plan = recipe.rounds.with_facts(recipe.rounds.layout, population)
+        carried_out = events.Repeat(
+            plan._noise(plan.sensitivity, plan._share(), plan.steps).event, plan.steps
+        )
+        assert charged * (1 - 1e-6) < accounting.epsilon(carried_out, delta) <= charged * (1 + 1e-12)
 
 
 def test_bad_parameters_say_what_to_do():
