@@ -14,8 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 import tacit
@@ -663,3 +665,59 @@ def test_what_goes_on_from_a_void_run_is_void() -> None:
     first = fitted(network())
     past.void(first.model, first._run.state.account.run)
     assert fitted(_loaded(first.model)).guarantee.epsilon == float("inf")
+
+
+def evaluated(ledger: tacit.Ledger | None) -> Any:
+    rows = np.linspace(-3, 3, 40)[:, None]
+    fitted = LogisticRegression().fit(rows, rows[:, 0] > 0)
+    return tacit.evaluate(fitted, rows, rows[:, 0] > 0, epsilon=0.25, ledger=ledger)
+
+
+def moved_by(ledger: tacit.Ledger | None, paying: tacit.Ledger | None, **options: Any) -> Trainer:
+    """A run whose learning rate an evaluation moves, charged to the second ledger."""
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    made = Trainer(
+        model, nn.CrossEntropyLoss(), optimizer, plan(steps=5), ledger, schedule=schedule,
+        metric=lambda model: evaluated(paying), schedule_every="epoch", **options,
+    )  # fmt: skip
+    return made.fit(data())
+
+
+def counts_every_charge(patch: pytest.MonkeyPatch) -> None:
+    """Take any charge for such an event, however old, for that of the metric."""
+    real = charging.Account._check_charged
+
+    def older(self: Any, metrics: Any, label: str) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(self.ledger), "work_of", lambda ledger, run: [])
+            real(self, metrics, label)
+
+    patch.setattr(charging.Account, "_check_charged", older)
+
+
+@mend(4, "a metric that was not paid for", twin=counts_every_charge)
+def a_metric_that_was_not_paid_for(scene: Scene) -> None:
+    """A charge from before the run paid for another release, though its event be the same."""
+    budget = tacit.Budget(epsilon=50.0, delta=1e-3)
+    ledger = tacit.Ledger.open(scene.path / "study.db", budget=budget, filter="renyi")
+    evaluated(ledger)
+    with pytest.raises(LedgerError, match="no charge for"):
+        moved_by(ledger, None)
+
+
+def test_a_second_run_pays_once_for_the_metrics_of_the_first(ledger: tacit.Ledger) -> None:
+    first = moved_by(ledger, ledger)
+    assert [entry.label for entry in ledger.entries()][1:] == ["evaluation"]
+    trainer(plan(steps=1), ledger, model=first.model).fit(data())
+    assert len(ledger.entries()) == 3
+
+
+def test_a_second_run_pays_for_the_metrics_of_a_first_without_a_ledger(ledger: tacit.Ledger) -> None:
+    first = moved_by(None, None)
+    trainer(plan(steps=1), ledger, model=first.model).fit(data())
+    charged = [entry.event for entry in ledger.entries()]
+    assert len(charged) == 3 and charged.count(events.Pure(0.25)) == 1
+    trainer(plan(steps=1), ledger, model=first.model).fit(data())
+    assert len(ledger.entries()) == 4

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tacit.ledger import Ledger
 
 LONGEST_LABEL = 120
+METRIC = " metric "
+"""Between the number of a run and that of an evaluation which moved its learning rate."""
 
 _HERE: dict[str, list[Work]] = {}
 """The steps that runs without a ledger have paid for and taken in this process, by run."""
@@ -115,7 +117,7 @@ class Account:
         if self.ledger is None:
             return
         for run in self.before:
-            if not self.ledger.work_of(run.number):
+            if not _charged_for(self.ledger, run.number):
                 alone, label = run.alone, f"run before {self.label} [{run.number[:8]}]"
                 work = Work(run.number)
                 with self.payment.charge(
@@ -241,7 +243,8 @@ class Account:
         """Count an evaluation that moves the learning rate: the weights come from it too.
 
         None is a number that was declared public. An evaluation under another relation or of another unit is
-        refused, and so is one that the ledger of the run was not charged for.
+        refused, and so is one that the ledger of the run was not charged for since the run began: an earlier
+        charge for such an event paid for something else.
         """
         if released is None:
             self.public_metric = True
@@ -253,14 +256,15 @@ class Account:
                 f"an evaluation for {mine[0]} of one {mine[1]}, as the run is",
                 "The cost of both together can be stated only under one relation and for one unit.",
             )  # fmt: skip
-        found = past.Run(f"{self.run} metric {len(self.metrics)}", released)
+        found = past.Run(f"{self.run}{METRIC}{len(self.metrics)}", released)
         self.group.together(lambda: self._check_charged((*self.metrics, found), label))
         self.metrics = (*self.metrics, *past.known([found]))
 
     def _check_charged(self, metrics: Iterable[past.Run], label: str) -> None:
         if self.ledger is None:
             return
-        charged = [entry.event for entry in self.ledger.entries()]
+        begun = min((entry.number for entry in self.ledger.work_of(self.run)), default=0)
+        charged = [entry.event for entry in self.ledger.entries() if entry.number > begun]
         for metric in metrics:
             if metric.alone.event not in charged:
                 raise LedgerError(
@@ -323,6 +327,18 @@ class Account:
             epsilon = accounting.epsilon(self._event, plan.delta, relation=plan.relation)
         relation = Relation.of(plan.relation)
         return Guarantee(epsilon, plan.delta, self._event, relation, plan.unit, self.noise, assumptions)
+
+
+def _charged_for(ledger: Ledger, number: str) -> bool:
+    """Whether the ledger was charged for a run, or for a metric of a run.
+
+    A run that paid for its steps here took no metric that was not charged here, too. One that was trained
+    elsewhere, and was paid for as a run before another, was not looked at, and its entry names no steps.
+    """
+    if ledger.work_of(number):
+        return True
+    run, metric, _ = number.partition(METRIC)
+    return bool(metric) and any(entry.work and entry.work.paid for entry in ledger.work_of(run))
 
 
 def _length(span: Span) -> int:
