@@ -1,8 +1,9 @@
 """``tacit schema``: start a schema from a file's column names, and check one.
 
 Neither command prints a value of a row. ``check`` prints exact counts of rows for a curator who asks for
-them, and says that they are private; for everybody else it buys noisy ones. Both take the first line of a CSV as its column names; a CSV
-without such a line would have its first row read as names, which no program can tell for sure.
+them, and says that they are private; for everybody else it buys noisy ones. Both take the first line of a
+CSV as its column names; a CSV without such a line would have its first row read as names, which no program
+can tell for sure.
 ``init``, which prints names and is for the curator of the data, therefore refuses a first line that looks
 like values. ``check`` says no more about that line than which declared columns it names.
 """
@@ -42,7 +43,7 @@ _OPEN = {
     "integer": "# bounds = [?, ?]             # or, for codes: categories = [?, ?]",
     "number": "# bounds = [?, ?]",
     "date": "# bounds = [?, ?]             # dates such as 2020-01-31",
-    "category": '# categories = [?, ?]         # such as ["a", "b"]; free text and identifiers: type = "text"',
+    "category": '# categories = [?, ?]         # such as ["a", "b"]; free text, identifiers: type = "text"',
 }
 
 

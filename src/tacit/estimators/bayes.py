@@ -285,7 +285,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class."""
-        return np.asarray(self.classes_[self._joint_log_likelihood(X).argmax(axis=1)])
+        best = self._joint_log_likelihood(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         cells = str(self.feature_log_odds_.shape[1])
