@@ -185,7 +185,7 @@ def test_a_regression_and_a_pipeline_refuse_too(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_not_finite_are_read_alike_by_fit_and_predict() -> None:
-    """A missing value is the middle of its bounds in both; a column of text is refused by its type in both."""
+    """A missing value is the middle of its bounds in both; a column of text is refused in both."""
     fitted = LogisticRegression(1.0, bounds=(-3, 3), classes=[0, 1], random_state=1).fit(NAMED, Y)
     odd = NAMED.iloc[:3].copy()
     odd.iloc[0, 0], odd.iloc[1, 1] = np.nan, np.inf

@@ -264,6 +264,16 @@ def test_regression_and_a_public_test(run: Run, model: str) -> None:
     assert "Report written" in page.out
 
 
+def test_boosting_takes_its_task_from_the_target(run: Run) -> None:
+    boosted, test = {"model": "gradient-boosting", "epsilon": "1.4"}, ("--test", "test.csv", "--test-public")
+    fit(run, *test, **boosted).good()
+    assert load("model.tacit")[-1].task == "classification"
+    measured = fit(run, *test, **boosted, target="wage", out="wage.tacit")
+    assert "r2" in measured.good().out
+    run("report", "model.tacit", "--out", "page.html").good()
+    assert "What each column adds" in Path("page.html").read_text(encoding="utf-8")
+
+
 def test_a_group_is_protected_with_its_rows(run: Run) -> None:
     fitted = fit(
         run, "--test", "test.csv", "--test-epsilon", "0.5", schema="person.toml", ledger="person.db"

@@ -180,6 +180,17 @@ class TestMissingValues:
         assert model.coef_.tolist() == told(LogisticRegression, **facts).fit(middle, y).coef_.tolist()
         assert model.decision_function(holes).tolist() == model.decision_function(middle).tolist()
 
+    @pytest.mark.parametrize("norm", [None, 3.0])
+    def test_the_middle_of_bounds_that_were_bought(self, norm: float | None) -> None:
+        x, y = data(2000)
+        model = told(LogisticRegression, 5.0, bounds="dp", norm=norm).fit(x + 20, y)
+        lower, upper = model.bounds_
+        middle = (lower + upper) / 2
+        space = Space.of(lower, upper, None, intercept=True)
+        assert space.centre.tolist() == middle.tolist()
+        missing = model.decision_function(np.array([[np.nan, 20.0]]))
+        assert missing == model.decision_function(np.array([[middle[0], 20.0]]))
+
     def test_as_the_preprocessor_does(self) -> None:
         schema = Schema({"a": Column("number", bounds=(-3, 3)), "b": Column("number", bounds=(-3, 3))})
         x, y = data()

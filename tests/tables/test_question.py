@@ -30,6 +30,7 @@ from tacit.tables.language.grammar import MAX_DEPTH, MAX_LENGTH, Parser, conditi
 from tacit.tables.questions import (
     CATALOGUE,
     Bounds,
+    Check,
     Correlation,
     Count,
     CountUnits,
@@ -441,6 +442,7 @@ VALUES_OF: dict[type[Question], dict[str, Any]] = {
     **{kind: {"columns": SEVERAL, "bounds": LIMITS, **COMMON} for kind in (Covariance, Correlation)},
     **{kind: {"column": COLUMN_NAMES, **COMMON} for kind in (Keys, Bounds)},
     Top: {"column": COLUMN_NAMES, "k": st.integers(1, 999), **COMMON},
+    Check: {"columns": st.one_of(st.none(), COLUMN_NAMES.map(lambda name: [name]), SEVERAL), **COMMON},
 }
 ANY_QUESTION = st.sampled_from(list(VALUES_OF)).flatmap(lambda kind: st.builds(kind, **VALUES_OF[kind]))
 

@@ -128,6 +128,13 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The columns that make features."""
         return self._plan().used
 
+    def scaled(self, column: str) -> tuple[float, float, str] | None:
+        """Lower and upper bound and transform of a column that is scaled to [−1, 1]; None for any other."""
+        for block in self._plan().blocks:
+            if block.name == column and not block.one_hot:
+                return (*bounds_of(block.column), block.transform)
+        return None
+
     @property
     def classes(self) -> tuple[Any, ...] | None:
         """The declared classes of the target, ``other`` last; None for a number."""

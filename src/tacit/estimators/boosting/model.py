@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from tacit.estimators.coding import Coding
 from tacit.estimators.declared import declared_classes, declared_target_bounds
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.purchases import Purchases
-from tacit.models.description import Weight
+from tacit.models.description import Description, Effects, Weight
 from tacit.randomness import Source
 
 __all__ = ["GradientBoosting"]
@@ -74,8 +74,8 @@ class GradientBoosting(PrivateEstimator):
 
     Event: ``Repeat(Gaussian)`` over the rounds for δ > 0, composed with one ``Gaussian`` where pairs are
     chosen (by noisy sums over the splits of all pairs); ``Laplace`` on the ℓ1 sensitivity in its place for
-    δ = 0; and what is bought. The number of rounds is fixed beforehand; each may depend on the releases of
-    those before.
+    δ = 0; and what is bought. The number of rounds is fixed beforehand, or by the number of rows that was
+    bought: then the event is one ``Gaussian`` (or ``Pure``), which is what any number of rounds costs.
 
     Papers: Friedman (2001) for boosting; Maddock, Cormode, Wang, Maple and Jha (2022) for private boosting
     with splits that do not depend on the data; Abadi et al. (2016) for rounds of noisy sums.
@@ -93,7 +93,7 @@ class GradientBoosting(PrivateEstimator):
         in a pipeline hands both over. With ``bounds="dp"`` a tenth of ε buys bounds.
     ``population``
         the number of rows: given if it is public; ``"dp"``, the default, buys it with a fiftieth of ε, and
-        rounds and trees are planned as for 10,000 rows.
+        the number of rounds and the depth of the trees are chosen by what was bought.
     ``interactions``
         how many pairs of columns have a term of their own. With 0 the model is a sum of functions of one
         column each, and can be read.
@@ -173,13 +173,14 @@ class GradientBoosting(PrivateEstimator):
             layout, residuals, epsilon, delta, public.relation, public.unit, population,
             None if self.rounds is None else _validate.count("rounds", self.rounds, 1),
             None if self.learning_rate is None else _validate.positive("learning_rate", self.learning_rate),
-            _validate.count("interactions", self.interactions),
-        ).fixed()  # fmt: skip
+            _validate.count("interactions", self.interactions), later=isinstance(self.population, str),
+        )  # fmt: skip
         if bought is None:
             return BoostingRecipe(rounds.event, "float64", (), ("no privacy",), rounds)
         event = events.Compose((rounds.event, *bought.costs)) if bought.costs else rounds.event
+        guessed = f", if there are {population:,} rows" if rounds.later else ""
         notes = (
-            f"{rounds.steps} rounds, trees of {rounds.levels} levels over {len(layout.cells)} columns",
+            f"{rounds.steps} rounds, trees of {rounds.levels} levels, {len(layout.cells)} columns{guessed}",
             f"noise {rounds.deviation:.4g} per split in each round, of residuals up to {residuals.bound:.4g}",
             *([f"{rounds.chosen} pairs of columns, chosen privately"] if rounds.chosen else []),
         )
@@ -303,6 +304,18 @@ class GradientBoosting(PrivateEstimator):
         classes = tuple(map(str, np.asarray(getattr(self, "classes_", ())).tolist()))
         pairs = [(first, second) for first, second in self.pairs_.tolist()]
         return shapes_of(self._layout(), self.effects_, pairs, names, classes)
+
+    def describe(self, names: Sequence[str] | None = None) -> Description:
+        """As every estimator does, with the shape functions of single columns."""
+        said = super().describe(names)
+        shapes = [
+            Effects(shape.columns[0], label, shape.cells, edges, tuple(shape.effects[:, output].tolist()))
+            for shape in self._shapes(self._names(names))
+            if len(shape.columns) == 1
+            for edges in [None if shape.edges is None else tuple(shape.edges.tolist())]
+            for output, label in enumerate(shape.outputs)
+        ]
+        return replace(said, shapes=tuple(sorted(shapes, key=lambda one: -one.spread)))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return (

@@ -93,14 +93,19 @@ class Rounds:
     pairs: int = 0
     """How many pairs of columns are chosen, after half of the rounds."""
     depth: int | None = None
+    later: bool = False
+    """Whether the population is bought first, and the number of rounds chosen by it.
 
-    def fixed(self) -> Rounds:
-        """With rounds and depth as chosen, so that neither depends on what is bought later."""
-        return replace(self, rounds=self.steps, depth=self.levels)
+    Then the event is that of all rounds together, which is the same for every number of them: t Gaussians of
+    noise multiplier z√t reveal what one of multiplier z does, t releases of ε/t compose to ε. So whatever
+    number was bought, and thus public, the rounds that follow cost what was charged.
+    """
 
     def with_facts(self, layout: Layout, population: int) -> Rounds:
-        """The same for bounds and a population that have been bought; to be called on :meth:`fixed` ones."""
-        return replace(self, layout=layout, population=population)
+        """The same for bounds and a population that have been bought."""
+        if self.later:
+            return replace(self, layout=layout, population=population)
+        return replace(self, layout=layout, population=population, rounds=self.steps, depth=self.levels)
 
     @property
     def pure(self) -> bool:
@@ -240,9 +245,17 @@ class Rounds:
         noise = self._noise(self.sensitivity, self._share(), self.steps)
         if noise is None:
             return events.WITHOUT_PRIVACY
-        rounds = events.Repeat(noise.event, self.steps)
+        rounds: events.Event = events.Repeat(noise.event, self.steps)
+        if self.later and self.rounds is None:
+            rounds = self._total()
         choice = self._choice()
         return rounds if choice is None else events.Compose((rounds, choice.event))
+
+    def _total(self) -> events.Event:
+        """What any number of rounds costs."""
+        if self.pure:
+            return events.Pure(self.epsilon * self._share())
+        return events.Gaussian(_multiplier(self.epsilon, self.delta) / math.sqrt(self._share()))
 
     def _choice(self) -> Gaussian | Laplace | None:
         """The noise of the sums over all pairs that the choice is made by."""

@@ -338,7 +338,7 @@ class LinearModel(PrivateEstimator):
             complete(matrix, middle)
             return matrix
         lower, upper = np.reshape(self.bounds_, (2, matrix.shape[1]))
-        if self.norm is None:
+        if self.norm is None or isinstance(self.bounds, str):
             middle = lower / 2 + upper / 2
         complete(matrix, middle)
         return np.asarray(np.clip(matrix, lower, upper))

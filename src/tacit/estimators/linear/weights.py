@@ -39,7 +39,16 @@ from tacit.mechanisms import DiscreteLaplace
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit, histogram_sensitivity
 
-__all__ = ["BALANCED", "CLASS_SHARE", "ClassPurchase", "class_weights", "row_weights"]
+__all__ = [
+    "BALANCED",
+    "CLASS_SHARE",
+    "ClassPurchase",
+    "class_counts",
+    "class_weights",
+    "exact_balance",
+    "largest_weight",
+    "row_weights",
+]
 
 Array = NDArray[np.float64]
 
