@@ -55,8 +55,8 @@ class _Layout:
         """How far one row moves the joint vector, in ℓ1 or ℓ2; a replaced row leaves one and enters another.
 
         Two rows of different classes share no number, so what they move (squared, in ℓ2) adds up. Two of the
-        same class move as much in the cells, nothing in the sizes of the classes, and up to 4 in squared ℓ2 in
-        (x, x² − ½), at ±1, which is more than 2 · 5/4: the larger of the two is taken for each part.
+        same class move as much in the cells, nothing in the sizes of the classes, and up to 4 in squared ℓ2
+        in (x, x² − ½), at ±1, which is more than 2 · 5/4: the larger of the two is taken for each part.
         """
         replaced = relation is Relation.REPLACE_ONE
         moments = self.numbers * (_REPLACED if replaced else _MOMENTS)[norm]
@@ -103,8 +103,8 @@ class _BayesRecipe(Recipe):
 class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Private naive Bayes for categories, numbers and both, from one table of noisy counts.
 
-    Every column is counted by cell and class: a category by its declared values, a number by ``bins`` of equal
-    width between its bounds, or with ``numbers="gaussian"`` by count, sum and sum of squares.
+    Every column is counted by cell and class: a category by its declared values, a number by ``bins`` of
+    equal width between its bounds, or with ``numbers="gaussian"`` by count, sum and sum of squares.
 
     Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
     Sensitivity: one row adds 1 to one cell of every column, so all counts together, as one vector of m
@@ -115,9 +115,9 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     Paper: Vaidya, Shafiq, Basu and Hong 2013, corrected (one record changes every column's
     count, and the size of a class is private), with the joint vector in place of a budget for each column.
 
-    What is done with the noisy counts costs nothing: sizes of classes come from the sums over cells (asking for
-    them separately only pays beside moments, see ``count_weight`` in the source), shares of the classes in a
-    cell are drawn towards those around it by as many rows as the noise is large, and for numbers
+    What is done with the noisy counts costs nothing: sizes of classes come from the sums over cells (asking
+    for them separately only pays beside moments, see ``count_weight`` in the source), shares of the classes
+    in a cell are drawn towards those around it by as many rows as the noise is large, and for numbers
     first in halves, then in quarters, down to the bins. Variances have a public floor.
 
     ``epsilon``, ``delta``
@@ -292,7 +292,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return (("features", str(self.n_features_in_)), ("cells", cells), ("numbers", str(self.numbers)))
 
     def _weights(self, names: Sequence[str]) -> tuple[Weight, ...]:
-        """Log-odds of a class: in a category, the largest for codes, from lower to upper half for a number."""
+        """Log-odds of a class: in each category, the largest of a code, between the halves of a number."""
         coding = Coding.from_dict(self.coding_)
         labels = self.classes_.tolist()
         shown = [(len(labels) - 1, "")] if len(labels) == 2 else [(i, str(x)) for i, x in enumerate(labels)]
@@ -315,7 +315,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
 
 def statistics(recipe: _BayesRecipe, rows: PrivateRows, classes: Sequence[Any]) -> Array:
-    """The exact statistics: for each class its weighted count, its cells, and (Σx, Σx² − ½) of its numbers."""
+    """The exact statistics: for each class its weighted count, its cells, (Σx, Σx² − ½) of its numbers."""
     labels = labelled(rows, classes)
     counts = labels >= 0
     labels = labels[counts]

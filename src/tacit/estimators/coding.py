@@ -1,7 +1,7 @@
 """From a row of features to one cell per column, by public facts: what count-based models are fitted to.
 
-A *column* is a number with declared bounds, cut into bins of equal width; a code 0 … k−1; or a category that a
-:class:`~tacit.data.preprocessor.Preprocessor` made one feature each. Whatever a row holds, it falls into
+A *column* is a number with declared bounds, cut into bins of equal width; a code 0 … k−1; or a category that
+a :class:`~tacit.data.preprocessor.Preprocessor` made one feature each. Whatever a row holds, it falls into
 exactly one cell of every column: numbers are clipped to their bounds, and a category has one more cell for
 rows with none of those declared. So the counts of m columns have an ℓ1 sensitivity of m and an ℓ2
 sensitivity of √m under ``add_remove``, of 2m and √(2m) under ``replace_one``, even where the facts are wrong.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -74,7 +75,7 @@ class Column:
         """What the cells are called; ``names`` are those of all features."""
         if self.kind == "number":
             edges = [f"{self.edge(cell):.4g}" for cell in range(self.cells + 1)]
-            return tuple(f"{low} – {high}" for low, high in zip(edges, edges[1:], strict=False))
+            return tuple(f"{low} – {high}" for low, high in pairwise(edges))
         if self.kind == "code":
             return (*map(str, range(self.cells - 1)), UNDECLARED)
         own = names[self.first : self.first + self.width]

@@ -53,6 +53,8 @@ class Description:
     """Names and shapes of the parameters of a network."""
     run: tuple[tuple[str, str], ...] = ()
     """How a network was trained, as pairs of words."""
+    drawing: str = ""
+    """The model as a drawing, the text of an SVG file; a tree has one."""
 
     def named(self, features: Sequence[str]) -> Description:
         """The same with names for features that were only numbered."""

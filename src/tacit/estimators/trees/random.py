@@ -15,15 +15,22 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
+from tacit.errors import InvalidValue
 from tacit.estimators.coding import Coding, labelled
-from tacit.estimators.counting import deviation_of, joint_noise, moved
+from tacit.estimators.counting import deviation_of, enlarged, joint_noise, moved, shrunk, stretched
 from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.trees.structure import Array, Tree
-from tacit.mechanisms import Gaussian, Laplace
+from tacit.mechanisms import Gaussian, Laplace, PermuteAndFlip
 from tacit.randomness import Source, uniform
 
 __all__ = ["RandomTrees"]
+
+USUAL_TREES = {False: 32, True: 64}
+"""How many trees there are for δ = 0, where noise grows with their number, and for δ > 0, with its root."""
+MOST_DEPTH = 16
+SHARPNESS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+"""By how much the mean of the trees' log-odds may be multiplied."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +39,70 @@ class _ForestRecipe(Recipe):
     trees: int = dataclasses.field(kw_only=True)
     depth: int = dataclasses.field(kw_only=True)
     mechanism: Laplace | Gaussian | None = dataclasses.field(kw_only=True)
+    sharpening: PermuteAndFlip | None = dataclasses.field(kw_only=True)
+    """What pays for the choice of the sharpness; None where none is chosen, or without noise."""
 
 
 class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """TODO"""
+    """An ensemble of private random decision trees.
+
+    Columns, thresholds and halves of categories are drawn at random, without the data; only the rows of each
+    class in each leaf are counted, with noise (Jagannathan, Pillaipakkamnatt and Wright 2009). Leaves are
+    drawn towards the nodes above by the size of their noise, the log-odds of the trees are averaged, and how
+    far the average is stretched is chosen by how many rows it then classifies right, with a share of ε.
+
+    Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
+    Sensitivity: a row is in one leaf of each of t trees, so all counts together move by t in ℓ1 and √t in ℓ2
+    (2t and √(2t) where a row is replaced), by 1 where the trees have disjoint rows; a unit of k rows k times
+    that. Disjoint rows are those that each row draws for itself, at random. The number of rows that are
+    classified right moves by 1, for every sharpness in the same direction (a replaced row counts as one
+    removed and one added).
+    Event: one ``Laplace`` or ``Gaussian`` for all leaves, composed with one ``Pure`` (permute-and-flip) for
+    the sharpness.
+
+    ``epsilon``, ``delta``
+        the whole cost of ``fit``. ``epsilon=math.inf`` fits without noise.
+    ``classes``
+        all labels there may be; rows with others contribute nothing.
+    ``bounds``, ``categories``
+        what is publicly known of the features: (lower, upper) of numbers, and for each feature how many codes
+        0 … k−1 it has, or None for a number. A :class:`~tacit.estimators.Preprocessor` before tells both.
+    ``trees``, ``depth``
+        how many trees there are (by default 32 for δ = 0 and 64 for δ > 0), and how deep each is.
+    ``data``
+        ``"shared"``, all rows in each tree; or ``"disjoint"``, each row in one of them.
+    ``vote``
+        ``"average"`` of log-odds, or ``"majority"``.
+    ``sharpness_share``
+        the part of ε that chooses the sharpness of an average; without it, 0, probabilities are timid.
+    ``bins``
+        how many bins a number is cut into, between which thresholds lie.
+    ``relation``, ``rows_per_unit``, ``ledger``, ``label``, ``verbose``, ``random_state``
+        as for every estimator, see :mod:`tacit.estimators.private`.
+
+    Released: ``columns_`` (trees, inner nodes) and ``routes_`` (trees, inner nodes, cells), ``counts_`` and
+    ``log_shares_`` (trees, classes, leaves), ``log_prior_`` and ``sharpness_``.
+
+    >>> rows = np.array([[1.0, 0], [9.0, 1], [2.0, 0], [8.0, 1]] * 100)
+    >>> facts = {"classes": ["no", "yes"], "bounds": (0, 10), "categories": [None, 2]}
+    >>> model = RandomTrees(2.0, trees=5, depth=3, random_state=1, **facts).fit(rows, ["no", "yes"] * 200)
+    >>> model.predict([[1.5, 0], [9.0, 1]]).tolist()
+    ['no', 'yes']
+    >>> print(model.plan(2))
+    ε = 2, δ = 0, add_remove of one row
+      leaves       ε = 1.8
+      sharpness    ε = 0.2
+      5 trees of 8 leaves; noise of deviation 3.928 on each count
+    """
 
     title = "random decision trees"
     released = (
-        "classes_", "coding_", "columns_", "routes_", "counts_", "log_shares_", "n_features_in_",
-        "feature_names_in_",
+        "classes_", "coding_", "columns_", "routes_", "counts_", "log_shares_", "log_prior_",
+        "sharpness_", "n_features_in_", "feature_names_in_",
     )  # fmt: skip
-    predicts_from = ("classes_", "coding_", "columns_", "routes_", "log_shares_", "vote")
+    predicts_from = (
+        "classes_", "coding_", "columns_", "routes_", "log_shares_", "log_prior_", "sharpness_", "vote",
+    )  # fmt: skip
     fits_without_noise = True
 
     def __init__(
@@ -54,9 +114,10 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         bounds: Any = None,
         categories: Any = None,
         trees: int | None = None,
-        depth: int = 6,
+        depth: int = 8,
         data: str = "shared",
         vote: str = "average",
+        sharpness_share: float = 0.1,
         bins: int = 32,
         relation: Any = "add_remove",
         rows_per_unit: int = 1,
@@ -74,6 +135,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.depth = depth
         self.data = data
         self.vote = vote
+        self.sharpness_share = sharpness_share
         self.bins = bins
         self.relation = relation
         self.rows_per_unit = rows_per_unit
@@ -87,19 +149,157 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         _validate.choice("vote", self.vote, ("average", "majority"))
         shared = _validate.choice("data", self.data, ("shared", "disjoint")) == "shared"
         coding = Coding.of(public, bounds=self.bounds, categories=self.categories, bins=self.bins)
-        trees = USUAL_TREES[public.delta > 0] if self.trees is None else _validate.count("trees", self.trees, 1)
+        usual = USUAL_TREES[public.delta > 0]
+        trees = usual if self.trees is None else _validate.count("trees", self.trees, 1)
         depth = _validate.count("depth", self.depth, 1)
         if depth > MOST_DEPTH:
             raise InvalidValue("depth", depth, f"at most {MOST_DEPTH}")
+        share = _validate.finite("sharpness_share", self.sharpness_share)
+        if not 0 <= share < 1:
+            raise InvalidValue("sharpness_share", share, "in [0, 1)")
         if math.isinf(public.epsilon):
             return _ForestRecipe(
                 events.WITHOUT_PRIVACY, "float64", (), ("no privacy",),
-                coding=coding, trees=trees, depth=depth, mechanism=None,
+                coding=coding, trees=trees, depth=depth, mechanism=None, sharpening=None,
             )  # fmt: skip
+        own = 0.0 if self.vote == "majority" else share * public.epsilon
         sizes = moved(public.relation, public.unit, trees if shared else 1)
-        mechanism = joint_noise(*sizes, public.epsilon, public.delta)
-        note = f"{trees} trees of {2**depth} leaves; noise of deviation {deviation_of(mechanism):.4g} on each count"
+        mechanism = joint_noise(*sizes, public.epsilon - own, public.delta)
+        event: events.Event = mechanism.event
+        sharpening = None
+        parts: tuple[tuple[str, float], ...] = (("leaves", public.epsilon - own),)
+        if own > 0:
+            factor = 1.0
+            if public.delta > 0:
+                factor = stretched(events.Pure, own, 1, mechanism.event, public.epsilon, public.delta)
+                mechanism = enlarged(mechanism, factor)
+            rows = moved(public.relation, public.unit)[0]
+            sharpening = PermuteAndFlip(rows, own / factor, monotone=True)
+            event = events.Compose((sharpening.event, mechanism.event))
+            parts = (*parts, ("sharpness", own))
+        note = f"{trees} trees of {2**depth} leaves"
+        note += f"; noise of deviation {deviation_of(mechanism):.4g} on each count"
         return _ForestRecipe(
-            mechanism.event, "exact", (("leaves", public.epsilon),), (note,),
-            coding=coding, trees=trees, depth=depth, mechanism=mechanism,
+            event, "exact", parts, (note,),
+            coding=coding, trees=trees, depth=depth, mechanism=mechanism, sharpening=sharpening,
         )  # fmt: skip
+
+    def _carry_out(self, recipe: _ForestRecipe, rows: PrivateRows, source: Source) -> None:
+        classes = declared_classes(self.classes)
+        drawn = [random_splits(recipe.coding, recipe.depth, source) for _ in range(recipe.trees)]
+        trees = [Tree.complete(*splits) for splits in drawn]
+        exact = statistics(trees, recipe.coding, rows, classes, source if self.data == "disjoint" else None)
+        noisy = exact
+        if recipe.mechanism is not None:
+            noisy = dataclasses.replace(recipe.mechanism, random_state=source)(exact)
+        deviation = deviation_of(recipe.mechanism)
+        shares = [tree.shares(own, deviation)[:, tree.leaves] for tree, own in zip(trees, noisy, strict=True)]
+        self.classes_ = np.array(classes)
+        self.coding_ = recipe.coding.to_dict()
+        self.columns_ = np.stack([column for column, _ in drawn])
+        self.routes_ = np.stack([route for _, route in drawn])
+        self.counts_ = noisy
+        self.log_shares_ = np.log(np.stack(shares))
+        self.log_prior_ = np.log(_prior(noisy, deviation))
+        self.sharpness_ = 1.0
+        if self.vote == "average" and self.sharpness_share > 0:
+            scores = correct(self._means(rows.matrix), self.log_prior_, labelled(rows, classes))
+            select = recipe.sharpening and dataclasses.replace(recipe.sharpening, random_state=source)
+            self.sharpness_ = SHARPNESS[int(np.argmax(scores)) if select is None else select(scores)]
+
+    def _means(self, matrix: NDArray[Any]) -> Array:
+        """The mean over the trees, added one after the other, of log-shares or of votes: (rows, classes)."""
+        codes = Coding.from_dict(self.coding_).codes(matrix)
+        total = np.zeros((len(codes), len(self.classes_)))
+        inner = self.columns_.shape[1]
+        for column, route, logs in zip(self.columns_, self.routes_, self.log_shares_, strict=True):
+            own = logs[:, Tree.complete(column, route).reached(codes) - inner].T
+            if self.vote == "majority":
+                own = (own.argmax(axis=1)[:, None] == np.arange(len(self.classes_))).astype(float)
+            total += own
+        return total / len(self.columns_)
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class, by the mean log-odds of the trees, or by their votes."""
+        check_is_fitted(self, "log_shares_")
+        means = self._means(validate_data(self, X, reset=False))
+        if self.vote == "majority":
+            return means
+        return np.asarray(softmax(sharpened(means, self.log_prior_, self.sharpness_), axis=1))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class, or that with the most votes."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        trees, _, leaves = self.log_shares_.shape
+        return (
+            ("features", str(self.n_features_in_)), ("trees", str(trees)), ("leaves of each", str(leaves)),
+            ("data", f"{self.data} by the trees"), ("vote", str(self.vote)),
+        )  # fmt: skip
+
+
+def random_splits(coding: Coding, depth: int, source: Source) -> tuple[Array, Array]:
+    """The column and the route of every inner node of a complete binary tree; no row is read.
+
+    A node draws a column among those of which two cells or more can still be reached, then for a number a
+    threshold between them, for a category the half of them that goes left.
+    """
+    cells = coding.cells
+    inner, widest = 2**depth - 1, max(cells)
+    draws = source.uniforms(inner * (widest + 1)).reshape(inner, widest + 1)
+    columns, routes = np.zeros(inner, dtype=np.int32), np.zeros((inner, widest), dtype=np.int8)
+    reachable: list[dict[int, NDArray[np.int64]]] = [{}]
+    for node, draw in enumerate(draws):
+        own = reachable[node]
+        able = [place for place, size in enumerate(cells) if len(own.get(place, range(size))) > 1]
+        left = right = own
+        if able:
+            place = able[int(draw[0] * len(able))]
+            open_ = own.get(place, np.arange(cells[place]))
+            order = open_
+            cut = 1 + int(draw[1] * (len(open_) - 1))
+            if coding.columns[place].kind != "number":
+                order, cut = open_[np.argsort(draw[1 : 1 + len(open_)])], len(open_) // 2
+            columns[node] = place
+            routes[node, order[cut:]] = 1
+            left, right = {**own, place: np.sort(order[:cut])}, {**own, place: np.sort(order[cut:])}
+        reachable += [left, right]
+    return columns, routes
+
+
+def statistics(
+    trees: Sequence[Tree], coding: Coding, rows: PrivateRows, classes: Sequence[Any], source: Source | None
+) -> Array:
+    """How many rows of each class reach each leaf: (trees, classes, leaves).
+
+    A row adds 1 to one leaf of every tree; where there is a ``source``, of one tree that it draws.
+    """
+    labels = labelled(rows, classes)
+    codes, labels = coding.codes(rows.matrix)[labels >= 0], labels[labels >= 0]
+    own = None if source is None else uniform(source, len(trees), len(labels))
+    found = []
+    for place, tree in enumerate(trees):
+        mine = slice(None) if own is None else own == place
+        found.append(tree.leaf_counts(codes[mine], labels[mine], len(classes)))
+    return np.stack(found)
+
+
+def _prior(noisy: Array, deviation: float) -> Array:
+    """The shares of the classes among all rows, from the sums over all leaves of all trees."""
+    totals, leaves = noisy.sum(axis=(0, 2)), noisy.shape[0] * noisy.shape[2]
+    even = np.full((len(totals), 1), 1 / len(totals))
+    return shrunk(totals[:, None], even, deviation * math.sqrt(leaves))[:, 0]
+
+
+def sharpened(means: Array, prior: Array, sharpness: float) -> Array:
+    """Log-odds that are so many times as far from those of all rows as the trees' means are."""
+    return np.asarray(prior + sharpness * (means - prior))
+
+
+def correct(means: Array, prior: Array, labels: NDArray[np.int64]) -> Array:
+    """How many rows the model classifies right, for each sharpness: a row adds 0 or 1 to each of them."""
+    return np.array([
+        np.count_nonzero(sharpened(means, prior, sharpness).argmax(axis=1) == labels)
+        for sharpness in SHARPNESS
+    ], dtype=np.float64)  # fmt: skip
