@@ -195,8 +195,9 @@ def written(
                 "question is refused before the data are touched. The curator sees:",
             ],
             note=str(refusal),
-            figure=plots.embedded(figure),
-            figure_text="Average and interval against the number of questions, with and without a ledger.",
+            figure=plots.embedded(
+                figure, "Average and interval against the number of questions, with and without a ledger."
+            ),
         ),
         report.Section("What is promised", in_plain_words(guarantee), note=guarantee.statement()),
     ]

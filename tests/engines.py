@@ -17,6 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from tacit.data.cleaning import storage
+
 Maker = Callable[[Any], ir.Table]
 
 HERE = Path(__file__).parent
@@ -105,6 +107,12 @@ def spark_maker() -> Iterator[Maker]:
 
     yield make
     session.stop()
+
+
+@pytest.fixture
+def untyped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stored type is read as every declared one, as text of a CSV file and objects in a frame are."""
+    monkeypatch.setattr(storage, "require", lambda *given: None)
 
 
 @pytest.fixture(params=["duckdb", "registered", "spark"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from typing import Any
 
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, WeakPrivacy
 
 
 def finite(name: str, value: Any, requirement: str = "a finite number") -> float:
@@ -76,3 +77,37 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     if value not in options:
         raise InvalidValue(name, value, "one of " + ", ".join(map(repr, options)))
     return str(value)
+
+
+LARGE_EPSILON = 10.0
+"""Above it, ε promises next to nothing: odds may change by a factor of more than 22,000."""
+
+
+def warn_if_weak(epsilon: float, delta: float = 0.0, population: Any = None, *, stacklevel: int = 3) -> None:
+    """Warn of a finite ε above 10, and of a δ above 1/population where the population is a known number.
+
+    It is a warning and no refusal: the arithmetic holds for every ε and δ. An infinite ε says itself that
+    nothing is promised.
+    """
+    if LARGE_EPSILON < epsilon < math.inf:
+        factor = f"{math.exp(epsilon):.2g}" if epsilon < 700 else "more than 1e300"
+        warnings.warn(
+            f"ε = {epsilon:g} promises little: what one person adds may change the odds of any outcome by a "
+            f"factor of {factor}. Up to 1 protects well; choose at most {LARGE_EPSILON:g} "
+            "(docs/choosing.md).",
+            WeakPrivacy,
+            stacklevel=stacklevel,
+        )
+    if isinstance(population, int) and population > 0 and delta * population > 1:
+        warnings.warn(
+            f"δ = {delta:g} is above 1/population = {1 / population:.3g}: publishing a row of somebody "
+            f"picked at random has such a δ. Choose one far below, such as {_far_below(population)} "
+            "(docs/choosing.md).",
+            WeakPrivacy,
+            stacklevel=stacklevel,
+        )
+
+
+def _far_below(population: int) -> str:
+    """A power of ten that is at most a hundredth of 1/population."""
+    return f"{10.0 ** -(math.ceil(math.log10(population)) + 2):g}"

@@ -21,6 +21,9 @@
 
 Each error carries the values that caused it as attributes, and its message ends with what to
 do next.
+
+Warnings are apart: :class:`NotCovered` for a score that no guarantee covers, :class:`CannotLearn` for a fit
+whose noise outweighs any signal, :class:`WeakPrivacy` for an ε or δ that promises little.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from typing import Any
 __all__ = [
     "BudgetExceeded",
     "CalibrationError",
+    "CannotLearn",
     "EngineFailed",
     "GuaranteeVoid",
     "InvalidValue",
@@ -41,11 +45,13 @@ __all__ = [
     "LedgerUnwritable",
     "MalformedEvent",
     "ModelUnreadable",
+    "NotCovered",
     "NotIsolated",
     "SelfTestFailed",
     "SourceMissing",
     "TacitError",
     "UnsupportedEvent",
+    "WeakPrivacy",
 ]
 
 
@@ -62,6 +68,17 @@ class TacitError(Exception):
         for name, value in fields.items():
             setattr(self, name, value)
         super().__init__(f"{problem} {next_step}".strip())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is: an error of a worker process arrives with its message and its fields."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[TacitError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> TacitError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidValue(TacitError, ValueError):
@@ -148,3 +165,16 @@ class LedgerTooNew(LedgerError):
 
 class LedgerCorrupted(LedgerError):
     """The file is not a ledger, or its hash chain does not hold."""
+
+
+class NotCovered(UserWarning):
+    """A number was computed from rows without noise and without a charge: no guarantee covers it."""
+
+
+class CannotLearn(UserWarning):
+    """By public facts alone, the noise of a fit outweighs the largest signal that its rows could give."""
+
+
+class WeakPrivacy(UserWarning):
+    """An ε above 10 or a δ above 1/population was asked for: what is promised then protects hardly "
+    "anybody."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue, MalformedEvent, TacitError
 from tacit.relations import Relation, Unit
 
-__all__ = ["NOISE_KINDS", "Guarantee", "ceiling"]
+__all__ = ["NOISE_KINDS", "Guarantee", "ceiling", "floor"]
 
 NOISE_KINDS = ("exact", "float64", "float32", "seeded")
 """``exact``: integer samplers on OS entropy, the proof holds to the bit. ``float64`` and ``float32``:
@@ -37,6 +37,16 @@ def ceiling(value: float, digits: int) -> Decimal:
     """
     least = Decimal(value) * (1 - Decimal("1e-12"))
     return Context(prec=digits, rounding=ROUND_CEILING).create_decimal(least).normalize()
+
+
+def floor(value: float, digits: int) -> Decimal:
+    """A finite number to this many significant digits, from below but for the rounding of a difference.
+
+    >>> str(floor(2.828427, 4)), str(floor(1.0 - 0.9, 4))
+    ('2.828', '0.1')
+    """
+    most = Decimal(value) * (1 + Decimal("1e-12"))
+    return Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(most).normalize()
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ class Guarantee:
             "delta": self.delta,
             "event": json.loads(self.event.to_json()),
             "relation": str(self.relation),
-            "unit": {"column": self.unit.column, "rows": self.unit.rows},
+            "unit": self.unit.to_dict(),
             "noise": self.noise,
             "assumptions": list(self.assumptions),
         }

@@ -20,7 +20,7 @@ Sensitivity is derived from a public bound and the relation here and nowhere els
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tacit import _validate
@@ -51,19 +51,34 @@ class Unit:
     """What one neighbour adds, removes or replaces: a row, or the rows of one person.
 
     ``column`` names the unit of each row (``"patient_id"``); ``rows`` bounds how many rows one unit may
-    contribute. A plain row is ``Unit()``.
+    contribute. A plain row is ``Unit()``. ``name`` is what people call one of them (``"patient"``): pages say
+    it, and it changes nothing about who is protected.
+
+    >>> Unit("patient_id", 3, name="patient") == Unit("patient_id", 3)
+    True
     """
 
     column: str | None = None
     rows: int = 1
+    name: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         _validate.count("rows", self.rows, 1)
         if self.column is None and self.rows != 1:
             raise InvalidValue("rows", self.rows, "1 where the unit is a row", "Name a column.")
+        if self.name is not None and not (isinstance(self.name, str) and self.name.strip()):
+            raise InvalidValue("name", self.name, "a word", "Write Unit(name='patient').")
 
     def __str__(self) -> str:
-        return "row" if self.column is None else f"{self.column} (at most {self.rows} rows)"
+        if self.column is None:
+            return "row" if self.name is None else f"row, which is one {self.name}"
+        rows = f"at most {self.rows} rows"
+        return f"{self.column} ({rows})" if self.name is None else f"{self.name} ({self.column}, {rows})"
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """What ``Unit(**…)`` takes, for JSON; without a name that nobody declared."""
+        named = {} if self.name is None else {"name": self.name}
+        return {"column": self.column, "rows": self.rows, **named}
 
 
 def sum_sensitivity(lower: float, upper: float, relation: Relation | str) -> float:

@@ -12,9 +12,19 @@ A schema is written in TOML:
 >>> schema = Schema.from_toml('''
 ... population = 32561                     # the public number of rows; private if left out
 ...
+... [csv]                                  # how CSV files are written; as here if left out
+... delimiter = ","
+... decimal = "."
+... encoding = "utf-8"
+...
+... [about]                                # optional, for the pages of reports
+... data = "Register of the Northern Hospital, 2020 to 2024"
+... responsible = "Data office, data@hospital.example"
+...
 ... [unit]                                 # whom to protect; a single row if left out
 ... column = "patient_id"
 ... rows = 3                               # the most rows that one of them may have
+... name = "patient"                       # what people call one of them
 ...
 ... [columns.age]
 ... type = "integer"
@@ -43,23 +53,25 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import secrets
 import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from tacit import _validate
+from tacit._dialect import Dialect
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 from tacit.relations import Unit
 
-__all__ = ["Column", "Schema"]
+__all__ = ["About", "Column", "Dialect", "Schema"]
 
 LARGEST = 2**53
 """The largest whole number that may be declared: up to here each is itself in float64."""
@@ -171,11 +183,26 @@ class Column:
 
 
 @dataclass(frozen=True)
+class About:
+    """What reports say of a table in words: which ``data`` it holds, and who is ``responsible`` for them."""
+
+    data: str | None = None
+    responsible: str | None = None
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if (value := getattr(self, part.name)) is not None:
+                _text(f"{part.name} in [about]", value, 1)
+
+
+@dataclass(frozen=True)
 class Schema:
-    """The public knowledge about a table: columns in order, its population, the unit.
+    """The public knowledge about a table: columns in order, its population, the unit, how its CSV is written.
 
     ``columns`` cannot be changed afterwards. ``population`` is the public number of rows; with
-    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared.
+    ``None`` it is private. ``unit`` says whom to protect; its column need not be declared. ``csv`` is the
+    :class:`Dialect` of CSV files with these columns, and holds wherever one of them is read.
+    ``about`` has words for the pages of reports.
 
     >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, population=1000)
     >>> list(schema.with_column("smoker", Column("boolean")))
@@ -185,6 +212,8 @@ class Schema:
     columns: Mapping[str, Column] = field(hash=False)
     population: int | None = None
     unit: Unit = field(default_factory=Unit)
+    csv: Dialect = field(default_factory=Dialect)
+    about: About = field(default_factory=About)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not self.columns:
@@ -198,9 +227,16 @@ class Schema:
             object.__setattr__(self, "population", _whole("population", self.population, 0))
         if not isinstance(self.unit, Unit):
             raise InvalidValue("unit", self.unit, "a Unit", "Write Unit('patient_id', rows=3).")
+        if self.unit.name is not None:
+            _text("name of the unit", self.unit.name)
         if self.unit.column is not None:
-            whom = _text("column of the unit", self.unit.column, 1)
-            object.__setattr__(self, "unit", Unit(whom, _whole("rows of the unit", self.unit.rows, 1)))
+            whom, rows = _text("column of the unit", self.unit.column, 1), self.unit.rows
+            made = Unit(whom, _whole("rows of the unit", rows, 1), self.unit.name)
+            object.__setattr__(self, "unit", made)
+        if not isinstance(self.about, About):
+            raise InvalidValue("about", self.about, "an About", "Write About(responsible='Data office').")
+        if not isinstance(self.csv, Dialect):
+            raise InvalidValue("csv", self.csv, "a Dialect", "Write Dialect(delimiter=';', decimal=',').")
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
@@ -212,11 +248,12 @@ class Schema:
         return iter(self.columns)
 
     def __reduce__(self) -> tuple[type[Schema], tuple[Any, ...]]:
-        return Schema, (dict(self.columns), self.population, self.unit)
+        _, *others = (getattr(self, part.name) for part in fields(self))
+        return Schema, (dict(self.columns), *others)
 
     def with_column(self, name: str, column: Column) -> Schema:
         """A new schema with one column more, or with the column of this name replaced."""
-        return Schema({**self.columns, name: column}, self.population, self.unit)
+        return replace(self, columns={**self.columns, name: column})
 
     @classmethod
     def of(cls, value: Schema | str | os.PathLike[str] | Mapping[str, Any]) -> Schema:
@@ -255,6 +292,8 @@ class Schema:
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
+            if (place := _left_open(text)) is not None:
+                raise InvalidValue(*place, "filled in", _FILL_IN) from None
             where = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "an absurd value"
             raise InvalidValue("schema", where, "written in TOML", "tacit.schema has an example.") from None
         return _from_document(document)
@@ -262,8 +301,21 @@ class Schema:
     def to_toml(self) -> str:
         """The schema as TOML text, from which ``from_toml`` makes an equal schema."""
         lines = [] if self.population is None else [f"population = {self.population}", ""]
-        if self.unit.column is not None:
-            lines += ["[unit]", f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}", ""]
+        words = [(part.name, getattr(self.about, part.name)) for part in fields(About)]
+        if told := [f"{name} = {quoted(value)}" for name, value in words if value is not None]:
+            lines += ["[about]", *told, ""]
+        whom = [] if self.unit.column is None else [
+            f"column = {quoted(self.unit.column)}", f"rows = {self.unit.rows}"
+        ]  # fmt: skip
+        whom += [] if self.unit.name is None else [f"name = {quoted(self.unit.name)}"]
+        if whom:
+            lines += ["[unit]", *whom, ""]
+        if self.csv != Dialect():
+            lines += [
+                "[csv]",
+                *(f"{part.name} = {quoted(getattr(self.csv, part.name))}" for part in fields(Dialect)),
+                "",
+            ]
         for name, column in self.columns.items():
             lines.append(f"[columns.{key(name)}]")
             for part in fields(Column):
@@ -279,20 +331,32 @@ class Schema:
 
 
 def _from_document(document: Mapping[str, Any]) -> Schema:
-    known = ("columns", "population", "unit")
+    known = ("columns", "population", "unit", "csv", "about")
     if "rows" in document:
         advice = "The public number of rows is called population: write population = 32561."
         raise InvalidValue("key of the schema", "rows", "one of " + ", ".join(known), advice)
     _known_keys("the schema", document, known, "Columns are written [columns.age].")
-    columns, unit = document.get("columns"), document.get("unit", {})
+    columns, unit, csv = document.get("columns"), document.get("unit", {}), document.get("csv", {})
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidValue("columns", columns, "one table or more", "Write [columns.age] and its type.")
     if isinstance(unit, Mapping):
-        _known_keys("the unit", unit, ("column", "rows"))
+        _known_keys("the unit", unit, ("column", "rows", "name"))
+        _filled_in("the unit", unit)
         with _about("the unit"):
             unit = Unit(**unit)
+    if isinstance(csv, Mapping):
+        _known_keys("csv", csv, [part.name for part in fields(Dialect)])
+        with _about("csv"):
+            csv = Dialect(**csv)
+    about = document.get("about", {})
+    if isinstance(about, Mapping):
+        _known_keys("about", about, [part.name for part in fields(About)])
+        _filled_in("about", about)
+        about = About(**about)
+    if document.get("population") == "?":
+        raise InvalidValue("population", "?", "filled in", _FILL_IN)
     declared = {name: _column(name, entry) for name, entry in columns.items()}
-    return Schema(declared, document.get("population"), unit)
+    return Schema(declared, document.get("population"), unit, csv, about)
 
 
 def _column(name: str, entry: Any) -> Column:
@@ -302,6 +366,7 @@ def _column(name: str, entry: Any) -> Column:
     if not isinstance(entry, Mapping):
         raise InvalidValue(where, entry, "a table", 'Write [columns.age] and, below, type = "integer".')
     _known_keys(where, entry, [part.name for part in fields(Column)])
+    _filled_in(where, entry)
     with _about(where):
         return Column(**{"type": None, **entry})
 
@@ -311,6 +376,39 @@ def _known_keys(where: str, entry: Mapping[str, Any], known: Sequence[str], advi
         if name not in known:
             hint = hint_of(name, known) or advice
             raise InvalidValue(f"key of {where}", name, "one of " + ", ".join(known), hint)
+
+
+_FILL_IN = "Write what is publicly known in place of the ?, or take the line out."
+_SECTION = re.compile(r"\s*\[\s*(\w+)(?:\s*\.\s*(.*?))?\s*\]\s*(?:#.*)?")
+_ENTRY = re.compile(r"\s*([\w-]+)\s*=")
+_STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'|#.*""")
+
+
+def _left_open(text: str) -> tuple[str, str] | None:
+    """What a ? was left for in TOML text, and the ? with its line; None if there is none.
+
+    A bare ? is no TOML: this is looked for only in text that cannot be read.
+    """
+    kind = name = entry = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (section := _SECTION.fullmatch(line)) is not None:
+            kind, name, entry = section[1], (section[2] or "").strip("\"'"), ""
+            continue
+        if (found := _ENTRY.match(line)) is not None:
+            entry = found[1]
+        if "?" in _STRING.sub("", line):
+            inside = {"columns": f" of column {name!r}", "unit": " of the unit", "csv": " of csv"}
+            return f"{entry or 'a value'}{inside.get(kind, '')}", f"? in line {number}"
+    return None
+
+
+def _filled_in(where: str, entry: Mapping[str, Any]) -> None:
+    """Refuse a "?" in place of a value. It may be a constant, and a category among others."""
+    for name, value in entry.items():
+        listed = value if isinstance(value, (list, tuple)) else [value]
+        unknown = [one == "?" for one in listed if isinstance(one, str)]
+        if any(unknown) and name not in ("missing", "other") and (name != "categories" or all(unknown)):
+            raise InvalidValue(f"{name} of {where}", "?", "filled in", _FILL_IN)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ EDITS: dict[str, list[str]] = {
     ],
     "relation": ["UPDATE tacit_datasets SET terms = replace(terms, 'add_remove', 'replace_one')"],
     "unit": ["""UPDATE tacit_datasets SET terms = replace(terms, '"rows":1', '"rows":2')"""],
-    "filter": ["""UPDATE tacit_datasets SET terms = replace(terms, '"filter":null', '"filter":"basic"')"""],
+    "filter": ["UPDATE tacit_datasets SET terms = replace(terms, '\"basic\"', '\"renyi\"')"],
     "total": [f"UPDATE tacit_datasets SET total = '{NOTHING}'"],
     "mode": ["UPDATE tacit_datasets SET mode = NULL"],
     "charges": ["UPDATE tacit_datasets SET charges = 0"],

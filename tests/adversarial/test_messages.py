@@ -132,7 +132,7 @@ def test_nor_does_the_library(tmp_path: Path) -> None:
 def shows_names(patch: pytest.MonkeyPatch) -> None:
     """The twin: names of a CSV are shown like those of a Parquet file."""
     require = source._require
-    patch.setattr(source, "_require", lambda names, schema, *, shown: require(names, schema, shown=True))
+    patch.setattr(source, "_require", lambda names, schema, unnamed=None: require(names, schema))
 
 
 def complains(patch: pytest.MonkeyPatch) -> None:

@@ -56,8 +56,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[tacit.Ledger]:
-    budget = tacit.Budget(epsilon=50.0, delta=1e-3, filter="renyi")
-    with tacit.Ledger.open(tmp_path / "study.db", budget=budget) as made:
+    budget = tacit.Budget(epsilon=50.0, delta=1e-3)
+    with tacit.Ledger.open(tmp_path / "study.db", budget=budget, filter="renyi") as made:
         yield made
 
 
@@ -151,7 +151,7 @@ def test_no_step_is_taken_twice(
     """Copies of a checkpoint took 180, 163 and 170 steps on a charge for 100."""
     planned = plan(**changes)
     with tacit.Ledger.open(
-        tmp_path / "study.db", budget=tacit.Budget(50.0, 1e-3, filter="renyi"), relation=planned.relation
+        tmp_path / "study.db", tacit.Budget(50.0, 1e-3), relation=planned.relation, filter="renyi"
     ) as ledger:
         attack = Attack(tmp_path, ledger if kept == "ledger" else None, planned, seed)
         attack.runs(10)
@@ -176,8 +176,8 @@ def compares_no_intervals(patch: pytest.MonkeyPatch) -> None:
 @mend(4, "copies of a checkpoint", twin=compares_no_intervals)
 def copies_of_a_checkpoint(scene: Scene) -> None:
     """Copies of a checkpoint took 180, 163 and 170 steps on a charge for 100."""
-    released, budget = releases(scene.patch), tacit.Budget(epsilon=50.0, delta=1e-3, filter="renyi")
-    with tacit.Ledger.open(scene.path / "study.db", budget=budget) as ledger:
+    released, budget = releases(scene.patch), tacit.Budget(epsilon=50.0, delta=1e-3)
+    with tacit.Ledger.open(scene.path / "study.db", budget=budget, filter="renyi") as ledger:
         Attack(scene.path, ledger, plan(), 0).runs(12)
     assert 0 < len(released) <= STEPS, f"{len(released)} steps were taken and {STEPS} paid for"
 

@@ -140,6 +140,16 @@ HISTOGRAM = Question(lambda t, **cost: t.histogram("age", 4, **cost))
 SPREAD = hers(TOP, BOTTOM, TOP, TOP, BOTTOM)
 of_cells("histogram", HISTOGRAM, (TOP,), (), ((1, 4),), ONE, *NO_EDGES)
 of_cells("histogram_person", person(HISTOGRAM), SPREAD, (), ((3 * FRACTIONS, 4),), ONE)
+HISTOGRAM_BY = Question(lambda t, **cost: t.histogram("age", 4, by="sex", **cost))
+of_cells(
+    "histogram_by", HISTOGRAM_BY, (TOP,), (), ((1, 8),), ONE, *NO_EDGES,
+    ("groups by itself", lambda t: t.histogram("sex", by="sex", epsilon=1.0)),
+    ("unknown groups", lambda t: t.histogram("age", 4, by="zip", epsilon=1.0)),
+)  # fmt: skip
+of_cells("histogram_by_person", person(HISTOGRAM_BY), SPREAD, (), ((3 * FRACTIONS, 8),), ONE)
+of_cells(
+    "histogram_by_replaced", replaced(HISTOGRAM_BY), (TOP,), (TOP._replace(sex="M"),), ((2, 8),), ONE
+)
 
 CROSSTAB = Question(lambda t, **cost: t.crosstab(["sex", "town"], **cost))
 MARGINS = Question(lambda t, **cost: t.crosstab(["sex", "town"], margins=True, **cost))
@@ -161,6 +171,14 @@ of_cells(
     ),
     events.Compose(tuple(concentrated(RHO * part) for part in (1 / 2, 1 / 4, 1 / 4))),
 )
+MARGINS_BY = Question(lambda t, **cost: t.crosstab(["sex", "kind"], by="town", margins=True, **cost))
+KINDS = len(CATEGORIES)
+of_cells(
+    "crosstab_margins_by", MARGINS_BY, (MOVED,), (), ((2, 6 * KINDS), (4, 6), (4, 3 * KINDS)),
+    events.Compose((events.Pure(0.5), events.Pure(0.25), events.Pure(0.25))),
+    ("groups by a column of the table", lambda t: t.crosstab(["sex", "town"], by="sex", epsilon=1.0)),
+    ("margins of one column", lambda t: t.crosstab(["sex"], by="town", margins=True, epsilon=1.0)),
+)  # fmt: skip
 
 COVARIANCE = Question(lambda t, **cost: t.covariance(["age", "pay"], **cost))
 CORRELATION = Question(lambda t, **cost: t.correlation(["age", "pay"], **cost))

@@ -32,6 +32,9 @@ from tacit.data.given import real
 from tacit.data.source import connect
 from tacit.schema import Column, Schema
 
+pytestmark = pytest.mark.usefixtures("untyped")
+"""All that can be read is compared, also what is refused by its stored type and comes in CSV files only."""
+
 MANY = 1500
 EPOCH = datetime.date(1970, 1, 1)
 COLUMNS = [

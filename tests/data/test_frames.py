@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from people import AGE, DAY, column, rows
+from tacit.data.cleaning import storage
 from tacit.data.source import UNIT, connect
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.relations import Unit
@@ -47,10 +48,16 @@ class TestFrames:
         ],
         ids=str,
     )
-    def test_pandas_types(self, values, number, text):
+    def test_pandas_types(self, values, number, text, monkeypatch):
+        numeric = storage.family_of(pd.Series(values).dtype) in ("integer", "float", "boolean", "wide")
+        if numeric and not isinstance(values, pd.arrays.SparseArray):
+            with pytest.raises(SourceMissing, match="cannot be a column of date"):
+                column(values, Column("date"))
+        else:
+            assert column(values, Column("date")) == [None, None]
+        monkeypatch.setattr(storage, "require", lambda *given: None)
         assert column(values, Column("number")) == number
         assert column(values, Column("text")) == text
-        assert column(values, Column("date")) == [None, None]
 
     def test_objects(self):
         values = [1, 10**400, "2.5", Decimal("NaN"), np.float32(3), np.bool_(True)]
@@ -70,11 +77,14 @@ class TestFrames:
         found = column(pd.Series([*values, " 2020-01-02T09 ", *far, *lost], dtype=object), Column("date"))
         assert found == [DAY] * 5 + [datetime.date.max, datetime.date.min] + [None] * 4
 
+    @pytest.mark.usefixtures("untyped")
     def test_one_value_does_not_change_how_others_are_read(self):
         """Mixed values take a slower road; it must lead to the same place."""
         category = Column("category", categories=("1",), other="?")
         for declared in (Column("text"), Column("number"), Column("date"), Column("boolean"), category):
             for values in (["1", " x", ""], [1, 2, None], [1.0, 2.5, np.nan], [True, False], [DAY, None]):
+                if declared.type == "date" and type(values[0]) in (int, float, bool):
+                    continue
                 mixed = column(pd.Series([*values, object()], dtype=object), declared)
                 assert mixed[:-1] == column(pd.Series(values), declared), (declared, values)
 

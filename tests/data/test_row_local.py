@@ -61,6 +61,7 @@ ODD: dict[str, tuple[list[Any], Column]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("name", ODD)
 def test_a_row_of_another_type_changes_no_other(opened: Opening, name: str) -> None:
     """pandas stores a column of one type otherwise than one with a single foreign value in it."""

@@ -110,7 +110,7 @@ def test_from_a_file_to_a_report(run: Run) -> None:
     assert "ε = 1, δ = 1e-06" in shown.out
     assert "by a factor of at most e^ε = 2.72" in shown.out
     assert "hours" in shown.out
-    facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
+    facts = json.loads(run("inspect", "model.tacit", "--format", "json").good().out)
     assert facts["guarantee"]["epsilon"] == 1.0
     assert {row["feature"] for row in facts["coefficients"]} == {"age", "hours", "sex=Female", "sex=Male"}
     found = facts["evaluations"][0]["figures"]["accuracy"]
@@ -310,7 +310,7 @@ def test_svc_with_pure_noise_and_without_words(run: Run) -> None:
 def test_intervals_and_the_number_of_rows_are_bought_with_a_part_of_epsilon(run: Run) -> None:
     shown = fit(run, "--interval-share", "0.2", epsilon="2").good()
     assert "intervals    ε = 0.4" in shown.out
-    facts = json.loads(run("inspect", "model.tacit", "--json").good().out)
+    facts = json.loads(run("inspect", "model.tacit", "--format", "json").good().out)
     assert all(row["low"] < row["value"] < row["high"] for row in facts["coefficients"])
     lacking = fit(run, "--noise", "gradient", out="other.tacit")
     assert lacking.code == 2

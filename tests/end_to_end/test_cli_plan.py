@@ -23,7 +23,7 @@ def tacit(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProce
 
 
 def answer(*arguments: str) -> dict[str, object]:
-    process = tacit("plan", *arguments, "--json")
+    process = tacit("plan", *arguments, "--format", "json")
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
     assert isinstance(result, dict)
@@ -84,7 +84,8 @@ def test_planning_needs_no_torch(tmp_path: Path) -> None:
         "    assert error.name == 'torch', error\n"
         "else:\n"
         "    raise AssertionError('torch was found')\n"
-        f"sys.argv = ['tacit', 'plan', *{TRAINING!r}, '--epsilon', '2', '--json', '--plot', 'plan.png']\n"
+        f"sys.argv = ['tacit', 'plan', *{TRAINING!r}, '--epsilon', '2', '--format', 'json']\n"
+        "sys.argv += ['--plot', 'plan.png']\n"
         "tacit.cli.main()\n"
     )
     command = [sys.executable, "-c", code]
@@ -110,7 +111,7 @@ def test_tables_mark_the_tightest_and_the_plot_is_drawn(tmp_path: Path) -> None:
 
 
 def test_figure_three(tmp_path: Path) -> None:
-    arguments = "--compare --sigma 1 --sensitivity 0.01 --steps 1000 --delta 1e-5 --plot f.png --json"
+    arguments = "--compare --sigma 1 --sensitivity 0.01 --steps 1000 --delta 1e-5 --plot f.png --format json"
     process = tacit("plan", *arguments.split(), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)

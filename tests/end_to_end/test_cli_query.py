@@ -156,7 +156,7 @@ def test_csv_and_files(run: Run) -> None:
     shown = ask(run, "count()", "histogram(age, 2)", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(shown.out)))
     assert [row["question"] for row in rows] == ["count()", "histogram(age, 2)", "histogram(age, 2)"]
-    assert [row["age"] for row in rows] == ["", "[0, 50)", "[50, 100]"]
+    assert [row["age"] for row in rows] == ["", "0–49", "50–100"]
     assert float(rows[0]["low"]) <= float(rows[0]["value"]) <= float(rows[0]["high"])
     assert "remaining: ε = 0.8" in " ".join(shown.err.split())
     for name in ("answers.csv", "answers.json", "answers.txt"):

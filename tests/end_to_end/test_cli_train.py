@@ -112,7 +112,7 @@ def test_from_arrays_to_a_report(run: Run) -> None:
     assert "ε = 3, δ = 1e-05" in shown
     assert "PoissonSampled(0.2, Gaussian(" in shown
     assert "by a factor of at most e^ε = 20.1" in shown
-    facts = json.loads(run("inspect", "model.safetensors", "--json").good().out)
+    facts = json.loads(run("inspect", "model.safetensors", "--format", "json").good().out)
     assert facts["guarantee"]["epsilon"] == 3.0
     assert facts["network"]["architecture"] == "cnn"
     assert facts["parameters"]["0.weight"] == [16, 1, 3, 3]

@@ -214,7 +214,7 @@ def test_audit_without_clipping(monkeypatch):
     place = NoisyGradients(task(Squared(), 1, 1.0, 1e-3, rows=1), Gradient(steps=6, learning_rate=0.5))
     assert not audited(place, *OUTLIER, first, 300, 13, audit.clopper_pearson).contradicts(1.0)
     monkeypatch.setattr(
-        gradient, "clipped_sum", lambda loss, w, x, y, clip_norm: 50 * x.T @ loss.slope(x @ w, y)
+        gradient, "clipped_sum", lambda loss, w, x, y, clip_norm, _: 50 * x.T @ loss.slope(x @ w, y)
     )
     assert audited(place, *OUTLIER, lambda w: abs(first(w)), 300, 14, audit.clopper_pearson).contradicts(1.0)
 

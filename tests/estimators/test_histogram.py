@@ -67,7 +67,7 @@ def test_sensitivity(loss, intercept):
     assert np.array_equal(counts(place, made(x, y, intercept)), every.sum(axis=0))
     apart = np.abs(every[:, None] - every).sum(axis=2)
     assert set(np.unique(apart)) == {0, 2}
-    lost = made([[np.nan, 0.0], [0.5, np.inf]], y[:2], intercept)
+    lost = made([[np.nan, np.nan], [-np.inf, np.inf]], y[:2], intercept)
     assert not counts(place, lost).any()
     assert place.total == every.shape[1] == 25 * (5 if isinstance(loss, Squared) else max(loss.outputs, 2))
 

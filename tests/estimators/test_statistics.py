@@ -110,7 +110,7 @@ class TestSensitivity:
         assert five.spread == pytest.approx(5 * one.spread)
 
     def test_rows_that_do_not_count_are_not_counted(self):
-        x = np.array([[0.5, 0.0], [np.nan, 0.0], [0.1, 0.2]])
+        x = np.array([[0.5, 0.0], [np.nan, np.inf], [0.1, 0.2]])
         found = Moments.of(rows_of(x, [1.0, 1.0, np.nan], intercept=True), lambda y: y)
         assert (found.count, found.square) == (1.0, 1.0)
 

@@ -96,16 +96,17 @@ def test_the_whole_budget_can_be_spent_and_no_more(path, open_ledger):
         ledger.charge(events.Pure(1e-6), label="one too many")
 
 
-@pytest.mark.parametrize("filter", ["renyi", "basic", None])
-def test_a_filter_can_be_forced(path, open_ledger, filter):
-    ledger = open_ledger(path, Budget(3.0, 1e-6, filter))
-    entry = ledger.charge(events.Pure(0.1), label="count").entry
-    assert filter in (None, entry.mode)
+@pytest.mark.parametrize("filter", ["renyi", "basic", "gaussian", None])
+def test_the_rule_is_fixed_when_the_ledger_is_made(path, open_ledger, filter):
+    ledger = open_ledger(path, Budget(3.0, 1e-6), filter=filter)
+    assert ledger.filter == open_ledger(path, None).filter == (filter or "basic")
+    for event in (events.Gaussian(20.0), events.Pure(0.1)):
+        assert ledger.charge(event, label="count", delta=1e-8).entry.mode == ledger.filter
     assert 0 < ledger.spent().epsilon <= 3.0
 
 
 def test_gaussian_charges_are_counted_by_the_renyi_filter(path, open_ledger):
-    ledger = open_ledger(path, Budget(3.0, 1e-6))
+    ledger = open_ledger(path, Budget(3.0, 1e-6), filter="renyi")
     for _ in range(3):
         ledger.charge(events.Gaussian(10.0), label="mean")
     spent, fixed = ledger.spent(), ledger.fixed_in_advance()
@@ -270,9 +271,9 @@ def test_budgets_are_checked(arguments):
         Budget(*arguments)
 
 
-def test_a_budget_knows_its_filters():
-    with pytest.raises(InvalidValue, match="'renyi', 'basic'"):
-        Budget(1.0, filter="pld")
+def test_a_ledger_knows_its_filters(path):
+    with pytest.raises(InvalidValue, match="'basic', 'renyi', 'gaussian'"):
+        Ledger.open(path, Budget(1.0, 1e-6), filter="pld")
 
 
 def test_export_is_lines_of_json(location, open_ledger):
@@ -326,7 +327,7 @@ def test_a_path_may_be_a_path_or_a_url(path, open_ledger):
 def test_the_order_outlives_a_change_in_how_orders_are_chosen(path, open_ledger, monkeypatch):
     from tacit.accounting import filters
 
-    ledger = open_ledger(path, Budget(3.0, 1e-6))
+    ledger = open_ledger(path, Budget(3.0, 1e-6), filter="renyi")
     ledger.charge(events.Gaussian(10.0), label="mean")
     spent = ledger.spent().epsilon
     monkeypatch.setattr(filters, "best_order", lambda epsilon, delta: 3.0)

@@ -59,7 +59,7 @@ def test_show(study: Path):
         "66.7%",
         "region: north",
         "no row is in two partitions of 'region'",
-        "Laplace(scale=2.0)",
+        "Laplace(2)",
     ):
         assert words in result.output
     assert "The last 1 of 2 entries" in run("show", study, "--last", 1).output

@@ -102,7 +102,11 @@ TAMPERINGS = {
     "relation": ["UPDATE tacit_datasets SET terms = replace(terms, 'add_remove', 'replace_one')"],
     "total": ["""UPDATE tacit_datasets SET total = replace(total, '"epsilon": "0.', '"epsilon": "0.0')"""],
     "unreadable total": ["UPDATE tacit_datasets SET total = 'nothing'"],
-    "mode": ["UPDATE tacit_datasets SET mode = 'basic'"],
+    "mode": ["UPDATE tacit_datasets SET mode = 'renyi'"],
+    "rule": ["UPDATE tacit_datasets SET terms = replace(terms, '\"basic\"', '\"renyi\"')"],
+    "rule in the entry that opened it": [
+        "UPDATE tacit_entries SET details = replace(details, '\"basic\"', '\"renyi\"') WHERE number = 1",
+    ],
     "worst noise": ["UPDATE tacit_datasets SET noise = 'exact'"],
     "number of charges": ["UPDATE tacit_datasets SET charges = charges - 1"],
     "partition total": ["""UPDATE tacit_partitions SET total = replace(total, '0.25', '0.05')"""],

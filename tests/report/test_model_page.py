@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 import re
 from pathlib import Path
@@ -19,10 +20,14 @@ from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue
 from tacit.estimators import LogisticRegression
 from tacit.evaluation import evaluate
+from tacit.guarantee import ceiling
 from tacit.models import Description
+from tacit.relations import Unit
+from tacit.report import Branch, Section, plots, render
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, in_words, odds
 from tacit.report.model import model_page
+from tacit.report.wording import tree_of
 
 CLASSES = ("no", "yes", "perhaps")
 
@@ -64,7 +69,7 @@ def test_the_page_says_what_the_model_is(classes: int, tmp_path: Path) -> None:
     assert f"{evaluation.figures['accuracy']:.3f}" in page
     assert "By &lt;b&gt;" in page
     assert "penalty" in page
-    assert page.count("data:image/png;base64,") >= 3
+    assert page.count("<svg") >= 6
     assert not re.search('<script|<link|https?:|src="(?!data:)', page)
     shown = re.findall(r"<td>([^<]*)</td><td>(-?\d+\.\d{3})</td></tr>", page.split("All coefficients")[1])
     values = [float(value) for _, value in shown]
@@ -103,7 +108,7 @@ def test_a_model_of_any_class_is_shown_by_its_description(tmp_path: Path) -> Non
     facts = Facts.of(Counter(), "count.tacit")
     page = model_page(facts)
     assert "Private &lt;counter&gt;" in page
-    assert "<td>cells</td><td>12</td>" in page
+    assert '<th scope="row">cells</th><td>12</td>' in page
     assert Counter.guarantee_.statement() in page
     assert "oefficient" not in page
     assert "What was trained" not in page
@@ -159,3 +164,148 @@ def test_words_for_every_kind_of_guarantee() -> None:
     model = fitted(2, tested=False)
     model.steps[-1][1].guarantee_ = nothing
     assert "Nothing is promised" in model_page(Facts.of(model))
+
+
+NAMED = """
+[about]
+data = "Register of the Northern Hospital"
+responsible = "Data office <data@hospital.example>"
+
+[unit]
+name = "patient"
+
+[columns.x]
+type = "number"
+bounds = [0, 1]
+
+[columns.y]
+type = "category"
+categories = ["no", "yes"]
+"""
+
+
+def named(**chosen: Any) -> Facts:
+    maker = Preprocessor(Schema.from_toml(NAMED), target="y")
+    frame = {"x": np.linspace(0, 1, 200)}
+    model = LogisticRegression(1.0, 1e-6, classes=["no", "yes"], random_state=1)
+    model.fit(maker.fit_transform(frame), np.where(frame["x"] > 0.5, "yes", "no"))
+    model.guarantee_ = dataclasses.replace(model.guarantee_, noise="float64")
+    return Facts.of(Pipeline([("preprocessor", maker), ("model", model)]), "m.tacit", **chosen)
+
+
+def box(page: str) -> str:
+    text = page.split('<div class="summary">')[1].split("<h2>")[0]
+    return html.unescape(re.sub("<[^>]*>", " ", text))
+
+
+def test_the_box_says_what_for_whom_at_which_cost_and_who_answers_for_it(tmp_path: Path) -> None:
+    facts = named()
+    with Ledger.open(tmp_path / "study.db", Budget(3.0, 1e-5)) as ledger:
+        for event, label in ((events.Pure(0.5), "counts"), (facts.guarantee.event, "the model")):
+            with ledger.charge(event, label, delta=None if label == "counts" else 1e-6):
+                pass
+        spent = ledger.spent().epsilon
+        page = model_page(facts, [Spending.of(ledger)])
+    told = box(page)
+    assert "With ε = 1, whoever studies this model can become at most 73.2% sure" in told
+    assert "one given patient" in told
+    assert "one patient (one row is one patient)" in told
+    assert "logistic regression of y, in the file m.tacit" in told
+    assert f"ε = {float(ceiling(spent, 4)):g} of 3 spent on them in all, in 2 charges to “default”" in told
+    assert "Register of the Northern Hospital" in told
+    assert "Data office <data@hospital.example>" in told
+    assert "charged as entry" in told
+    assert re.search(r"written on \d+ \w+ \d{4} by tacit \d", told)
+
+
+def test_the_box_names_what_is_not_known() -> None:
+    told = box(model_page(Facts.of(fitted(2, tested=False))))
+    assert "no ledger was given" in told
+    assert "not named" in told
+    assert "promises nothing" in told  # the noise was seeded
+    told = box(model_page(named(unit_name="guest", responsible="Ms Example")))
+    assert "one guest (one row is one guest)" in told
+    assert "Ms Example" in told
+
+
+def test_a_charge_for_other_people_is_told_apart(tmp_path: Path) -> None:
+    facts = named()
+    with Ledger.open(tmp_path / "study.db", Budget(3.0), unit=Unit("family", 4)) as ledger:
+        with ledger.charge(events.Pure(0.5), "counts"):
+            pass
+        told = box(model_page(facts, [Spending.of(ledger)]))
+    assert "this model is not among the charges" in told
+    assert "that ledger protects one family (at most 4 rows)" in told
+
+
+def test_the_event_is_a_tree_in_words_folded_away() -> None:
+    run = events.Repeat(events.PoissonSampled(0.004, events.Gaussian(1.1)), 3510)
+    both = events.Compose((run, events.Compose((events.Laplace(2.0), events.Laplace(2.0)))))
+    tree = tree_of(both, Unit(name="patient"))
+    assert [one.text for one in tree.below] == ["3,510 times:", "2 times:"]
+    assert "each patient is with a probability of 0.4%" in tree.below[0].below[0].text
+    assert tree.below[1].below[0].text.endswith("one patient can make, so ε = 0.5")
+    page = model_page(named())
+    folded = re.search("<details>.*?</details>", page, re.DOTALL)
+    assert folded
+    assert "Gaussian noise" in folded.group()
+    assert "ObjectivePerturbation(" not in page
+
+
+KINDS = [
+    events.Gaussian(1.0), events.Laplace(1.0), events.Pure(1.0), events.Approximate(1.0, 1e-6),
+    events.ZeroConcentrated(0.5), events.BoundedRange(1.0), events.RandomizedResponse(1.0, 3),
+    events.Renyi((2.0,), (0.5,)), events.ObjectivePerturbation(1.0, 0.1), events.Repeat(events.Pure(1.0), 3),
+    events.PoissonSampled(0.1, events.Gaussian(1.0)), events.Compose((events.Pure(1.0), events.Pure(2.0))),
+    events.SampledWithoutReplacement(10, 100, events.Gaussian(1.0)), events.Parallel((events.Pure(1.0),)),
+]  # fmt: skip
+
+
+def test_every_kind_of_event_has_words() -> None:
+    def lines(branch: Branch) -> list[str]:
+        return [branch.text, *(line for below in branch.below for line in lines(below))]
+
+    known = [getattr(events, name) for name in events.__all__]
+    kinds = {one for one in known if isinstance(one, type)} - {events.Event}
+    assert {type(event) for event in KINDS} == kinds
+    for event in KINDS:
+        assert not [line for line in lines(tree_of(event)) if f"{type(event).__name__}:" in line]
+
+
+def test_doubtful_coefficients_are_marked() -> None:
+    model = fitted(2, tested=False)
+    estimator = model.steps[-1][1]
+    estimator.coef_ = np.array([[3.0, 1.1, 0.2]])
+    estimator.coef_error_ = np.full(3, 0.5)
+    page = model_page(Facts.of(model))
+    rows = re.findall(r"<tr><td>(.*?)</td>.*?<td>([^<]*)</td></tr>", page.split("All coefficients")[1])
+    assert [mark for _, mark in rows] == ["", "may be chance", "may be 0"]
+    assert "pale: cannot be told from zero" in page
+    without = model_page(Facts.of(fitted(2, tested=False)))
+    assert "no coefficient can be told from noise" in without
+
+
+def test_drawings_follow_the_page_and_keep_odd_names(tmp_path: Path) -> None:
+    """No colour of its own that would vanish in the dark, no formula parsed in a name, no markup let in."""
+    names = ["a$b$", "$\\frac", "</svg><script>alert(1)</script>", "ordinary"]
+    drawn = plots.embedded(plots.coefficient_figure(names, [1.0, -0.5, 0.2, 0.1], title="<b>"), "bars")
+    for svg in (drawn.wide, drawn.narrow):
+        assert not re.search(r"#(000000|222222|555555|dddddd|ffffff)|<script|http|DejaVu", svg)
+        assert "var(--ink)" in svg
+        assert "$\\frac" in svg
+    assert drawn.caption == "<b>"
+    page = render("t", "l", [Section("h", figure=drawn)])
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+    ids = re.findall(r'id="([^"]+)"', drawn.wide), re.findall(r'id="([^"]+)"', drawn.narrow)
+    assert not set(ids[0]) & set(ids[1])
+
+
+def test_the_page_has_a_dark_a_narrow_and_a_printed_form() -> None:
+    page = render("t", "l", [Section("h", table=(("a_b",), [["long_name=value"]]))])
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    assert "max-width: 37rem" in page
+    assert '"Segoe UI"' in page  # the style is not escaped
+    assert '<div class="scroll"' in page  # a wide table scrolls, not the page
+    assert "long_<wbr>name=<wbr>value" in page

@@ -259,7 +259,7 @@ def test_long_alternatives_stay_shallow() -> None:
         ("histogram(age, 2.5)", "of the form histogram(column, 20)"),
         ("top(sex, 2.5)", "of the form top(column, 5)"),
         ("crosstab(sex)", "of the form crosstab(column, other)"),
-        ("histogram(age) by sex", "without 'by', as histogram has no groups"),
+        ("top(sex, 1) by sex", "without 'by', as top has no groups"),
         ("mean(agge)", "Did you mean 'age'?"),
         ("count() by agge", "Did you mean 'age'?"),
         ("count() by native-country", "goes in double quotes"),
@@ -431,12 +431,12 @@ VALUES_OF: dict[type[Question], dict[str, Any]] = {
     Histogram: {
         "column": COLUMN_NAMES,
         "edges": st.one_of(st.none(), st.integers(1, 99), st.lists(ENDS, min_size=1, max_size=4)),
-        **COMMON,
+        **GROUPED,
     },
     Crosstab: {
         "columns": st.one_of(COLUMN_NAMES, COLUMN_NAMES.map(lambda name: [name]), SEVERAL),
         "margins": st.booleans(),
-        **COMMON,
+        **GROUPED,
     },
     **{kind: {"columns": SEVERAL, "bounds": LIMITS, **COMMON} for kind in (Covariance, Correlation)},
     **{kind: {"column": COLUMN_NAMES, **COMMON} for kind in (Keys, Bounds)},

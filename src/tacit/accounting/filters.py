@@ -1,11 +1,12 @@
 """Filters: totals that enforce a budget while each next event is chosen after seeing the last release.
 
 Adding up (ε, δ) curves of events that were chosen adaptively is not valid in general; a filter is a
-stopping rule that is. Three are known to lose nothing:
+stopping rule that is. Four are known to lose nothing:
 
 * pure: stop before Σε exceeds ε (Rogers et al. 2016);
 * zCDP: stop before Σρ exceeds ρ (Feldman and Zrnic 2021; Whitehouse et al. 2023);
-* Rényi: stop before ΣD_α exceeds a bound, at one order α fixed in advance (Feldman and Zrnic 2021).
+* Rényi: stop before ΣD_α exceeds a bound, at one order α fixed in advance (Feldman and Zrnic 2021);
+* Gaussian: stop before Σμ² exceeds μ² (Smith and Thakurta 2022; the proof is in :mod:`tacit.accounting.gdp`).
 
 A rule "stop when every one of several filters is exhausted" is valid only if their δ's add up to at
 most the budget's, because which one holds at the end may depend on what was released.
@@ -19,12 +20,13 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import _validate, events
-from tacit.accounting import api, composition, rdp
+from tacit.accounting import api, composition, gdp, rdp
 from tacit.accounting.terms import Terms, either, resolve
 from tacit.errors import BudgetExceeded, InvalidValue, UnsupportedEvent
 from tacit.relations import Relation
@@ -33,6 +35,7 @@ __all__ = [
     "Admission",
     "BudgetFilter",
     "Cost",
+    "GaussianFilter",
     "IndividualRenyiFilter",
     "PureFilter",
     "Quote",
@@ -43,6 +46,10 @@ __all__ = [
 
 ROUNDING = 1e-12
 """Relative allowance for the rounding of sums of decimal fractions: 0.1 + 0.1 + 0.1 fits into 0.3."""
+
+WORTH_A_DELTA = 1.01
+"""An event that is private with δ = 0 is added up without the δ that was declared for it, unless that lowers
+its ε by more than a hundredth, or it fits only so."""
 
 
 class _Filter:
@@ -126,6 +133,31 @@ class RenyiFilter(_Filter):
         return float(curve.divergences[0]) if curve.failure == 0 else math.inf
 
 
+class GaussianFilter(_Filter):
+    """Σμ² ≤ mu²: the whole adaptive sequence is mu-Gaussian differentially private.
+
+    >>> f = GaussianFilter.for_budget(epsilon=1.0, delta=1e-6)
+    >>> f.charge(events.Gaussian(6.0)); f.admits(events.Gaussian(6.0))
+    True
+    """
+
+    def __init__(self, mu: float, relation: Relation | str = "add_remove") -> None:
+        super().__init__(_validate.positive("mu", mu) ** 2, relation)
+
+    @classmethod
+    def for_budget(
+        cls, epsilon: float, delta: float, relation: Relation | str = "add_remove"
+    ) -> GaussianFilter:
+        """The filter that ends (epsilon, delta)-private."""
+        return cls(math.sqrt(gdp.largest_squared(epsilon, delta)), relation)
+
+    def price(self, event: events.Event) -> float:
+        try:
+            return gdp.squared(resolve(event, self.relation))
+        except UnsupportedEvent:
+            return math.inf
+
+
 class IndividualRenyiFilter:
     """One Rényi filter per person (Feldman and Zrnic 2021): whoever is used up drops out.
 
@@ -191,7 +223,8 @@ class Cost:
     """What one entry costs in every currency a ledger enforces; adds up component by component.
 
     ``epsilon`` with ``delta``: as one (ε, δ) guarantee. ``renyi`` with ``renyi_delta``: divergence at
-    the ledger's order, and the probability with which that does not hold.
+    the ledger's order, and the probability with which that does not hold. In a ledger with the Gaussian
+    filter ``renyi`` is μ² (twice the divergence at order 1), and ``epsilon`` is at the δ of the whole budget.
     """
 
     epsilon: float = 0.0
@@ -234,8 +267,7 @@ class Admission:
 class BudgetFilter:
     """The stopping rule of a ledger with budget (epsilon, delta). Stateless: totals are passed in.
 
-    It works in one of two modes, fixed by the first charge. Nothing has been released before it,
-    so that this choice cannot depend on the data.
+    It works in one of three modes, which a ledger fixes when it is made.
 
     ``basic``
         Σε ≤ epsilon and Σδ ≤ delta, each event priced by its tightest ε at its own δ. The mode for a
@@ -244,12 +276,15 @@ class BudgetFilter:
         The same with Σδ ≤ delta/4; or a Rényi filter at the order best for Gaussian noise, with
         delta/2 for its conversion and delta/4 for failures of (ε, δ) events. The mode for many small
         releases. Either alternative may be the one that holds in the end, so their δ's add up.
+    ``gaussian``
+        Σμ² ≤ μ², where μ-GDP is (epsilon, delta)-private: all of delta states the total, and no charge takes
+        any. The mode for Gaussian noise (:mod:`tacit.accounting.gdp`); other events are refused, except pure ones.
 
     ``order`` overrides the Rényi order, for totals that were recorded at another one.
 
-    The first charge opens ``basic`` if it declares or contains a δ, or if it fits only there;
-    otherwise ``renyi``. An event that declares no δ is given half of what the sums have left, or in
-    ``basic`` all of it if it fits only so.
+    An event that needs a δ and declares none is given half of what the sums have left, or in ``basic`` all of
+    it if it fits only so. In ledgers of earlier versions the first charge opens ``basic`` if it declares or
+    contains a δ, or if it fits only there; otherwise ``renyi``.
     """
 
     def __init__(
@@ -301,6 +336,10 @@ class BudgetFilter:
         terms = resolve(event, self.relation)
         if partitioned and self.relation is Relation.REPLACE_ONE:
             terms = either(terms, resolve(event, Relation.ADD_REMOVE))
+        if mode == "gaussian":
+            squared = gdp.squared(terms)
+            yield Quote(mode, Cost(gdp.epsilon_at(squared, self.delta), 0.0, squared))
+            return
         failure = rdp.curve(terms, np.array([2.0])).failure
         if mode is not None:
             modes: tuple[str, ...] = (mode,)
@@ -308,7 +347,7 @@ class BudgetFilter:
             modes = ("basic",) if declared or failure else ("renyi", "basic")
         spent = total_with(Cost())
         for tried in modes:
-            for cost in self._prices(terms, tried, declared, failure, spent, first=spent == Cost()):
+            for cost in self._prices(terms, tried, declared, failure, spent):
                 yield Quote(tried, cost)
 
     def accept(
@@ -326,19 +365,31 @@ class BudgetFilter:
         """ε spent at the budget's δ, valid under adaptive choice; infinite where δ is overspent."""
         if total == Cost():
             return 0.0
-        limit = self.delta / 4 if mode == "renyi" else self.delta
+        if mode == "gaussian":
+            if total.renyi <= self.largest_squared * (1 + ROUNDING):
+                return min(gdp.epsilon_at(total.renyi, self.delta), self.epsilon)
+            return max(gdp.epsilon_at(total.renyi, self.delta), math.nextafter(self.epsilon, math.inf))
+        limit = self.delta_for_charges(mode)
         spent = total.epsilon if total.delta <= limit * (1 + ROUNDING) else math.inf
         if mode == "renyi" and self.order and total.renyi_delta <= self.delta / 4 * (1 + ROUNDING):
             spent = min(spent, total.renyi + max(_conversion(self.order, self.delta / 2), 0.0))
         return min(spent, self.epsilon) if spent <= self.epsilon * (1 + ROUNDING) else spent
 
+    @cached_property
+    def largest_squared(self) -> float:
+        """The μ² that the Gaussian filter may spend."""
+        return gdp.largest_squared(self.epsilon, self.delta)
+
+    def delta_for_charges(self, mode: str | None) -> float:
+        """The part of the budget's δ that charges may take; the rest states the total as (ε, δ)."""
+        return {"renyi": self.delta / 4, "gaussian": 0.0}.get(mode or "", self.delta)
+
     def _prices(
-        self, terms: Terms, mode: str, declared: float | None, failure: float, spent: Cost, *, first: bool
+        self, terms: Terms, mode: str, declared: float | None, failure: float, spent: Cost
     ) -> Iterable[Cost]:
         """The costs at which the event may be entered, cheapest in δ first."""
         loss = rdp.largest_loss(terms)
-        limit = self.delta / 4 if mode == "renyi" else self.delta
-        left = max(limit - spent.delta, 0.0)
+        left = max(self.delta_for_charges(mode) - spent.delta, 0.0)
         if declared is not None:
             shares: tuple[float, ...] = (declared,)
         elif math.isfinite(loss):
@@ -348,12 +399,14 @@ class BudgetFilter:
         elif mode == "renyi":
             shares = (left / 2,)
         else:
-            shares = (left,) if first else (left / 2, left)
+            shares = (left / 2, left)
         for share in shares:
             added_up = loss
             if share >= failure and share > 0 and math.isfinite(spent.epsilon):
                 added_up = min(loss, api.tightest(terms, share))
             if mode == "basic":
+                if share > 0 and loss <= added_up * WORTH_A_DELTA:
+                    yield Cost(loss, 0.0)
                 yield Cost(added_up, share)
             else:
                 divergence = self._divergence(terms)

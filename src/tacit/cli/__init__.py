@@ -7,6 +7,7 @@ A command is imported when it is run, so that help comes at once.
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -48,6 +49,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = wording.warned
     try:
         app()
     except errors.TacitError as error:

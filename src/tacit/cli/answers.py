@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -30,6 +30,8 @@ class Line:
     value: Any
     low: Any = None
     high: Any = None
+    edges: tuple[Any, Any] | None = None
+    """Where the bin begins and where the next one does, if the line is one of a histogram's bins."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,18 @@ def answer_of(release: Release, confidence: float) -> AnswerLines:
     else:
         columns = zip(frame["value"], frame["low"], frame["high"], strict=True)
         lines = [Line(key, *map(_plain, row)) for key, row in zip(keys, columns, strict=True)]
+    if names and hasattr(value, "index") and not isinstance(value, str | tuple | list):
+        lines = _with_edges(lines, value.index)
     return AnswerLines(release.label, tuple(names), tuple(lines), release.guarantee)
+
+
+def _with_edges(lines: list[Line], index: Any) -> list[Line]:
+    """The lines of a histogram with the edges of their bins, which the index of its value has."""
+    bins = index.get_level_values(-1)
+    if not hasattr(bins, "closed"):
+        return lines
+    ends = [(_plain(one.left), _plain(one.right)) for one in bins]
+    return [replace(line, edges=edges) for line, edges in zip(lines, ends, strict=True)]
 
 
 def _numbered(count: int) -> list[tuple[Any, ...]]:
@@ -74,16 +87,12 @@ def _numbered(count: int) -> list[tuple[Any, ...]]:
 
 def _keys(index: Any) -> Iterator[tuple[Any, ...]]:
     several = index.nlevels > 1
-    last = len(index) - 1
-    for place, key in enumerate(index):
-        yield tuple(_plain(part, closed=place == last) for part in (key if several else (key,)))
+    for key in index:
+        yield tuple(_plain(part) for part in (key if several else (key,)))
 
 
-def _plain(value: Any, *, closed: bool = False) -> Any:
-    """A value of pandas or NumPy as one that JSON knows; a bin as text, the last one ``closed``."""
-    if hasattr(value, "left") and hasattr(value, "right"):
-        low, high = (_number(_plain(edge), None, "10g") for edge in (value.left, value.right))
-        return f"[{low}, {high}{']' if closed else ')'}"
+def _plain(value: Any) -> Any:
+    """A value of pandas or NumPy as one that JSON knows."""
     if hasattr(value, "to_pydatetime"):
         value = value.to_pydatetime().date() if value == value else None
     if hasattr(value, "item"):
@@ -106,7 +115,8 @@ def _guarantee(answer: AnswerLines) -> Any:
 
 def _body(answer: AnswerLines) -> dict[str, Any]:
     def numbers(line: Line) -> dict[str, Any]:
-        return {"value": line.value, "low": line.low, "high": line.high}
+        edges = {} if line.edges is None else {"edges": list(line.edges)}
+        return {**edges, "value": line.value, "low": line.low, "high": line.high}
 
     if not answer.names:
         return numbers(answer.lines[0])
@@ -186,9 +196,9 @@ def _digits(line: Line) -> int | None:
     return min(12, max(0, 1 - math.floor(math.log10((line.high - line.low) / 2))))
 
 
-def _number(value: Any, digits: int | None, default: str = "6g") -> str:
+def _number(value: Any, digits: int | None) -> str:
     if value is None:
         return "–"
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.{default}}" if digits is None or abs(value) >= 1e15 else f"{value:.{digits}f}"
+    return f"{value:.6g}" if digits is None or abs(value) >= 1e15 else f"{value:.{digits}f}"

@@ -2,26 +2,91 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from tacit import events
-from tacit.guarantee import Guarantee, ceiling
+from tacit import _validate, events
+from tacit.guarantee import Guarantee, ceiling, floor
 
-__all__ = ["deliver", "described", "pair", "say", "status", "up"]
+if TYPE_CHECKING:
+    from tacit.evaluation import Evaluation
+
+__all__ = [
+    "as_json",
+    "chosen_format",
+    "deliver",
+    "described",
+    "down",
+    "made_facts",
+    "pair",
+    "say",
+    "show_json",
+    "status",
+    "up",
+    "wants_json",
+]
 
 
 def say(console: Console, *lines: str) -> None:
     """Print lines as they are."""
     for line in lines:
         console.print(line, markup=False, highlight=False)
+
+
+def wants_json(format: str) -> bool:
+    """Whether ``--format`` asks for JSON rather than tables; any other word is refused."""
+    return _validate.choice("format", format, ("table", "json")) == "json"
+
+
+def chosen_format(format: str | None, out: Path | None, formats: tuple[str, ...]) -> str:
+    """The format that was asked for, else the one that the file's ending names, else the first."""
+    if format is not None:
+        return _validate.choice("format", format, formats)
+    ending = out.suffix.lower().removeprefix(".") if out else ""
+    return ending if ending in formats else formats[0]
+
+
+def as_json(data: Any) -> str:
+    """What a command found as JSON that any reader takes.
+
+    Numbers that are not finite are None or, if infinite, text; dates and paths are text.
+
+    >>> print(as_json({"ends": (0.5, float("inf")), "mean": float("nan")}), end="")
+    {
+      "ends": [
+        0.5,
+        "inf"
+      ],
+      "mean": null
+    }
+    """
+    return json.dumps(_of_json(data), allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+
+
+def _of_json(value: Any) -> Any:
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _of_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_json(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def show_json(data: Any) -> None:
+    """Print what a command found as JSON on standard output, and nothing else with it."""
+    typer.echo(as_json(data), nl=False)
 
 
 @contextmanager
@@ -48,6 +113,17 @@ def deliver(text: str, out: Path | None, what: str) -> None:
         raise typer.Exit(2) from error
 
 
+def made_facts(
+    path: Path | None, guarantee: Guarantee | None, evaluation: Evaluation | None
+) -> dict[str, Any]:
+    """A model that was made, for JSON: its file, its guarantee, and how good it is where that was tested."""
+    return {
+        "model": path,
+        "guarantee": None if guarantee is None else json.loads(guarantee.to_json()),
+        "evaluation": None if evaluation is None else evaluation.to_dict(),
+    }
+
+
 def pair(guarantee: Guarantee) -> str:
     """ε and δ, rounded up."""
     failure = f", δ = {up(guarantee.delta)}" if guarantee.delta else ""
@@ -57,6 +133,11 @@ def pair(guarantee: Guarantee) -> str:
 def up(value: float, digits: int = 6) -> str:
     """A number to so many digits, rounded up."""
     return f"{float(ceiling(value, digits)):g}"
+
+
+def down(value: float, digits: int = 6) -> str:
+    """A number to so many digits, rounded down."""
+    return f"{float(floor(value, digits)):g}"
 
 
 def described(event: events.Event) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from tacit import jobs
 from tacit.cli import options, spending
-from tacit.cli.common import described, say
+from tacit.cli.common import described, made_facts, say, show_json, wants_json
 from tacit.cli.inspect import tested
 from tacit.errors import InvalidValue
 from tacit.estimators.registry import ESTIMATORS
@@ -66,9 +67,10 @@ def fit(
     dry_run: options.DryRun = False,
     label: options.Label = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
+    format: options.Format = "table",
 ) -> None:
     """Fit a private model to a file, and pay for it from a ledger.
 
@@ -84,6 +86,7 @@ def fit(
     charged with --test-epsilon, or free if the rows are public. The rows that
     the model was fitted to are refused, whatever their file is called.
     """
+    in_json = wants_json(format)
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
         dataset=dataset, out=out, overwrite=overwrite, noise=noise, interval_share=interval_share,
@@ -92,9 +95,12 @@ def fit(
         test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
         random_state=seed,
     ) as job:  # fmt: skip
-        console = Console(quiet=quiet)
+        console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
-        if dry_run:
+        plan = _plan_facts(job)
+        if dry_run and in_json:
+            show_json(plan)
+        elif dry_run:
             spending.show_balances(console, job)
         with spending.refusals(job.payment.ledger):
             job.afford()
@@ -106,6 +112,8 @@ def fit(
             console.print(tested(made.evaluation))
         spending.settled(console, made.guarantee, job.payment.ledger, job.dues[1:])
         say(console, f"Model written to {made.path}")
+        if in_json:
+            show_json({**plan, **made_facts(made.path, made.guarantee, made.evaluation)})
         if made.path != out:
             raise typer.Exit(2)
 
@@ -131,3 +139,20 @@ def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
     if dry_run:
         (due, *_) = job.dues
         say(console, f"Noise: {due.noise}, {described(due.event)}.", "", job.maker.describe(), "")
+
+
+def _plan_facts(job: jobs.FitJob) -> dict[str, Any]:
+    """What the fit will do and cost, for JSON."""
+    planned, due = job.planned, job.dues[0]
+    return {
+        "label": job.label,
+        "features": list(job.maker.features.names),
+        "epsilon": planned.epsilon,
+        "delta": planned.delta,
+        "protects": f"{planned.relation} of one {planned.unit}",
+        "parts": [{"part": part, "epsilon": cost} for part, cost in planned.parts],
+        "notes": list(planned.notes),
+        "noise": due.noise,
+        "event": json.loads(due.event.to_json()),
+        "ledgers": spending.balances(job),
+    }

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.cli.common import described, pair, up
+from tacit.cli import options
+from tacit.cli.common import described, pair, show_json, up, wants_json
 
 if TYPE_CHECKING:
     from tacit.evaluation import Evaluation
@@ -24,7 +25,7 @@ __all__ = ["inspect", "tested"]
 
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model that tacit fit or train wrote.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    format: options.Format = "table",
     top: Annotated[
         int | None, typer.Option(help="Only so many coefficients, the largest.", min=0, show_default="all")
     ] = None,
@@ -36,9 +37,10 @@ def inspect(
     from tacit.models import load
     from tacit.report.facts import Facts
 
+    in_json = wants_json(format)
     facts = Facts.of(load(model), model.name)
-    if as_json:
-        typer.echo(json.dumps(_plain(facts), allow_nan=False, ensure_ascii=False, indent=2))
+    if in_json:
+        show_json(_plain(facts))
         return
     console = Console()
     _show_guarantee(console, facts)

@@ -1,4 +1,4 @@
-"""``tacit report``: one page about a model: what it promises, what it cost, how good it is."""
+"""``tacit report``: one page about a model or a ledger: what is promised, what it cost, how good it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["report"]
 
 
 def report(
-    model: options.ModelFile,
+    model: Annotated[
+        str,
+        typer.Argument(help="A model that tacit fit or train wrote; or a ledger.", show_default=False),
+    ],
     out: Annotated[Path, typer.Option(help="HTML page to write.", show_default=False)],
     ledger: Annotated[
         str | None,
@@ -27,6 +30,16 @@ def report(
         list[Path] | None,
         typer.Option(help="Another model of the same target, for utility against ε; may be repeated."),
     ] = None,
+    responsible: Annotated[
+        str | None,
+        typer.Option(help="The person or office that answers for the data.", show_default="as in the schema"),
+    ] = None,
+    unit_name: Annotated[
+        str | None,
+        typer.Option(
+            help="What people call one of those who are protected: patient.", show_default="as in the schema"
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write a page about a saved model: guarantee, cost, utility, coefficients.
@@ -34,9 +47,14 @@ def report(
     The page needs no other file and no network. Nothing is read but the model,
     the ledger and the models to compare; whatever is shown about the data was
     charged when it was measured, or measured on public rows.
+
+    Given a ledger instead of a model, write a page for whoever is responsible
+    for the data: who is protected, what was released when, what it cost, what
+    remains, and whether the record verifies.
     """
     with status(f"Drawing {out}"):
         jobs.report(
-            model, out=out, ledger=ledger, dataset=dataset, compare=compare or (), overwrite=overwrite
-        )
+            model, out=out, ledger=ledger, dataset=dataset, compare=compare or (),
+            responsible=responsible, unit_name=unit_name, overwrite=overwrite,
+        )  # fmt: skip
     say(Console(), f"Report written to {out}")

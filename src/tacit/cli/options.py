@@ -13,6 +13,7 @@ __all__ = [
     "Delimiter",
     "Delta",
     "DryRun",
+    "Format",
     "Label",
     "LedgerPlace",
     "ModelFile",
@@ -32,8 +33,8 @@ __all__ = [
 TEST = "Testing on other data"
 
 
-def _tab(delimiter: str) -> str:
-    return "\t" if delimiter == r"\t" else delimiter
+def _tab(delimiter: str | None) -> str | None:
+    return "\t" if delimiter in (r"\t", "tab") else delimiter
 
 
 Source = Annotated[
@@ -49,10 +50,16 @@ Dataset = Annotated[str, typer.Option(help="The dataset in the ledger.")]
 OnlyDataset = Annotated[str | None, typer.Option(help="Only this dataset.", show_default="all")]
 Label = Annotated[str | None, typer.Option(help="Of the charge, in the ledger.", show_default="what is made")]
 Delimiter = Annotated[
-    str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.", callback=_tab)
+    str | None,
+    typer.Option(
+        help=r"What separates the values of a CSV; \t is a tab.", callback=_tab, show_default="the schema's"
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show cost and noise; spend, read and write nothing.")
+]
+Format = Annotated[
+    str, typer.Option("--format", help="How to print: table for people, or json.", metavar="table|json")
 ]
 Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]

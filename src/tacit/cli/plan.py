@@ -1,8 +1,7 @@
-"""``tacit plan``: what a training run, or a repeated step, will cost; no data and no PyTorch needed."""
+"""``tacit plan``: what a training run, a repeated step or a list of releases will cost; no data needed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,19 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tacit import events
+from tacit.cli import options
+from tacit.cli.common import show_json, wants_json
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
+    from tacit.ledger import Budget
     from tacit.report import Comparison, TrainingCost
     from tacit.report.planning import Say
+    from tacit.report.rules import RuleCost
 
 __all__ = ["plan"]
 
 TRAINING = "A training run"
 STEP = "One step, repeated (--compare)"
+RULES = "A ledger and its rules (--ledger)"
 
 
 def plan(
@@ -59,11 +64,20 @@ def plan(
     step_delta: Annotated[
         float | None, typer.Option(help="δ of such a step; 0 if left out.", rich_help_panel=STEP)
     ] = None,
+    ledger: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Releases you intend, such as 'ages 0.1 x 50', or a file with one such line each; may be "
+            "repeated. Compares the rules of a ledger with the budget --epsilon and --delta.",
+            rich_help_panel=RULES,
+            show_default=False,
+        ),
+    ] = None,
     relation: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     plot: Annotated[
         Path | None, typer.Option(help="Draw to this file: .png, .svg or .pdf.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    format: options.Format = "table",
 ) -> None:
     """Plan what to spend, before any data are touched.
 
@@ -75,7 +89,13 @@ def plan(
     With --compare, a step is repeated --steps times and every accountant that applies states its
     ε. The step is Gaussian noise (--sigma and --sensitivity, or --noise-multiplier), or is known
     only by its (ε, δ) (--step-epsilon and --step-delta).
+
+    With --ledger, the rules by which a ledger can add up are compared for a list of intended
+    releases: 'ages 0.1 x 50' are fifty of ε = 0.1 that need no δ, 'means 0.2 1e-8 x 10' ten of
+    (0.2, 1e-8) with Gaussian noise, 'sums noise_multiplier=20' one with Gaussian noise of that
+    size, 'model epsilon=1 delta=1e-7 population=60000 batch_size=256 epochs=15' a training run.
     """
+    in_json = wants_json(format)
     training = {"--population": population, "--batch-size": batch_size, "--epochs": epochs}
     stepwise = {
         "--steps": steps,
@@ -84,13 +104,18 @@ def plan(
         "--step-epsilon": step_epsilon,
         "--step-delta": step_delta,
     }
-    if compare:
+    if ledger:
+        _refuse({**training, **stepwise, "--noise-multiplier": noise_multiplier, "--plot": plot},
+                "not for --ledger", "Leave it out; settings of a release go into its text.")  # fmt: skip
+        _require({"--epsilon": epsilon}, "--ledger")
+        _rules(ledger, float(epsilon or 0.0), delta, relation, in_json)
+    elif compare:
         _refuse(
             {**training, "--epsilon": epsilon}, "for a training run", "Leave it out, or leave out --compare."
         )
         _require({"--steps": steps}, "--compare")
         event = _step(sigma, sensitivity, noise_multiplier, step_epsilon, step_delta)
-        _compare(event, int(steps or 0), delta, relation, plot, as_json)
+        _compare(event, int(steps or 0), delta, relation, plot, in_json)
     else:
         _refuse(stepwise, "for a step", "Add --compare, or leave it out.")
         _require(training, "a training run")
@@ -118,14 +143,65 @@ def plan(
             from tacit.report import plots
 
             plots.save(plots.training_figure(cost), plot)
-        if as_json:
-            _print_json(cost.to_dict())
+        if in_json:
+            show_json(cost.to_dict())
         else:
             _show_training(cost, plot)
 
 
+def _rules(asked: list[str], epsilon: float, delta: float, relation: str, in_json: bool) -> None:
+    from tacit.ledger import Budget
+    from tacit.report.rules import compare_rules
+
+    budget = Budget(epsilon, delta)
+    with _progress() as say:
+        say("adding up")
+        found = compare_rules(_listed(asked), budget, relation)
+    if in_json:
+        show_json({"budget": {"epsilon": epsilon, "delta": delta}, "rules": [one.to_dict() for one in found]})
+        return
+    _show_rules(found, budget)
+
+
+def _listed(asked: list[str]) -> Iterator[str]:
+    """The releases asked for, and those in the files asked for."""
+    for each in asked:
+        if not Path(each).is_file():
+            yield each
+            continue
+        for line in Path(each).read_text(encoding="utf-8").splitlines():
+            if told := line.partition("#")[0].strip():
+                yield told
+
+
+def _show_rules(found: list[RuleCost], budget: Budget) -> None:
+    from tacit.ledger.budget import RULES as MEANING
+    from tacit.report import rounded_up
+
+    console = Console()
+    best = min(found, key=lambda one: (-one.fits, one.epsilon))
+    table = Table(
+        "rule", "fits", "ε spent", "δ spent", "", title=f"A ledger with {budget}", title_justify="left"
+    )
+    for column in table.columns[1:4]:
+        column.justify, column.no_wrap = "right", True
+    for one in found:
+        note = f"{one.refused}: {one.why}" if one.refused else ""
+        if one is best:
+            note = f"goes furthest{'; ' if note else ''}{note}"
+        spent = [rounded_up(one.epsilon), f"{one.delta:.3g}"] if one.fits else ["0", "0"]
+        style = "bold" if one is best else ""
+        table.add_row(one.name, f"{one.fits} of {one.of}", *spent, escape(note), style=style)
+    console.print(table)
+    for one in found:
+        console.print(f"{one.name}: {MEANING[one.name]}.", markup=False, highlight=False)
+    made = f"--epsilon {budget.epsilon:g} --delta {budget.delta:g} --filter {best.name}"
+    line = f"Make it with: tacit ledger init study.db {made}"
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def _compare(
-    event: events.Event, steps: int, delta: float, relation: str, plot: Path | None, as_json: bool
+    event: events.Event, steps: int, delta: float, relation: str, plot: Path | None, in_json: bool
 ) -> None:
     from tacit.report import compare_accountants
 
@@ -137,8 +213,8 @@ def _compare(
         from tacit.report import plots
 
         plots.save(plots.comparison_figure(result, f"{steps:,} steps of {_described(event)}"), plot)
-    if as_json:
-        _print_json(result.to_dict())
+    if in_json:
+        show_json(result.to_dict())
     else:
         _show_comparison(result, plot)
 
@@ -193,10 +269,6 @@ def _progress() -> Iterator[Say]:
     console = Console(stderr=True)
     with console.status("") as status:
         yield lambda text: status.update(f"{text} …")
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    typer.echo(json.dumps(data, allow_nan=False, indent=2))
 
 
 def _described(event: events.Event) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tacit import jobs
 from tacit.cli import options
-from tacit.cli.common import deliver, say, status
+from tacit.cli.common import as_json, chosen_format, deliver, say, status
 from tacit.jobs.files import spare
 
 __all__ = ["predict"]
@@ -27,12 +27,18 @@ def predict(
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="CSV to write.", show_default="standard output")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or JSON to write.", show_default="standard output")
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="csv|json", help="How to write.", show_default="by the ending of --out, or csv"),
+    ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="The probability of each class as well (logistic).")
     ] = False,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     inputs: Annotated[
         str | None, typer.Option(help="For a network: the array in .npz.", show_default="x, images, …")
     ] = None,
@@ -49,11 +55,12 @@ def predict(
     on. A prediction depends on the row it is made for, and whoever sees the
     prediction learns something about that row.
     """
+    style = chosen_format(format, out, ("csv", "json"))
     if out is not None:
         spare(out, overwrite, model, source)
     with status(f"Predicting for {source}"):
         found = jobs.predict(model, source, proba=proba, delimiter=delimiter, inputs=inputs)
-    deliver(_csv(found), out, "predictions")
+    deliver(as_json(_records(found)) if style == "json" else _csv(found), out, "predictions")
     if out is not None:
         say(
             Console(),
@@ -61,6 +68,19 @@ def predict(
             "was fitted to, whatever it is used for.",
             "It does not cover the people in these rows: a prediction tells something of the row it is for.",
         )
+
+
+def _records(found: jobs.Predicted) -> list[dict[str, Any]]:
+    """One object for each row: its file if it has one, the prediction, and probabilities if asked for."""
+    records = []
+    for row, value in enumerate(found.values):
+        record: dict[str, Any] = {"file": found.files[row]} if found.files else {}
+        record[found.target] = value
+        if found.classes:
+            named = map(str, found.classes)
+            record["probabilities"] = dict(zip(named, found.probabilities[row], strict=True))
+        records.append(record)
+    return records
 
 
 def _csv(found: jobs.Predicted) -> str:

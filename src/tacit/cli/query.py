@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit import _validate, jobs
+from tacit import jobs
 from tacit.cli import options, spending
-from tacit.cli.common import deliver, described, pair, status, up
+from tacit.cli.common import as_json, chosen_format, deliver, described, pair, status, up
 from tacit.guarantee import Guarantee
 from tacit.jobs.files import reserved, spare
 from tacit.ledger import Ledger
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tacit.tables import Quote
 
 __all__ = ["query"]
-
-FORMATS = ("table", "json", "csv")
 
 
 def query(
@@ -60,7 +58,7 @@ def query(
         Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
     ] = None,
     overwrite: options.Overwrite = False,
-    delimiter: options.Delimiter = ",",
+    delimiter: options.Delimiter = None,
     seed: options.Seed = None,
 ) -> None:
     """Ask questions of a private table, and pay for them from a ledger.
@@ -78,7 +76,7 @@ def query(
     The ledger is charged before the data are read. With --dry-run nothing is
     charged or read, and the exit code is 2 if the budget would not suffice.
     """
-    style = _style(format, out)
+    style = chosen_format(format, out, ("table", "json", "csv"))
     if out is not None:
         spare(out, overwrite, source, schema, ledger)
     with jobs.plan_query(
@@ -101,13 +99,6 @@ _STATISTICS = "Statistics: " + ", ".join(kind.usage() for kind in CATALOGUE.valu
 query.__doc__ = (query.__doc__ or "").replace(
     "{statistics}", textwrap.fill(_STATISTICS, 75, subsequent_indent="    ", break_on_hyphens=False)
 )
-
-
-def _style(format: str | None, out: Path | None) -> str:
-    if format is not None:
-        return _validate.choice("format", format, FORMATS)
-    ending = out.suffix.lower().removeprefix(".") if out else ""
-    return ending if ending in FORMATS else "table"
 
 
 def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:
@@ -142,7 +133,7 @@ def _show_answers(
             "spent_in_all": spent,
             "remaining": remaining,
         }
-        text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+        text = as_json(body)
     elif style == "csv":
         text = to_csv(answers)
     else:
@@ -177,7 +168,7 @@ def _show_plan(job: jobs.QueryJob, style: str, out: Path | None, population: int
             "remaining_after": found.left,
             "fits": after is not None,
         }
-        text = json.dumps(body, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+        text = as_json(body)
     elif style == "csv":
         stream = io.StringIO()
         writer = csv.DictWriter(stream, rows[0], lineterminator="\n")

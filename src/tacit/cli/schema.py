@@ -1,6 +1,7 @@
 """``tacit schema``: start a schema from a file's column names, and check one.
 
-Neither command prints a value of a row. Both take the first line of a CSV as its column names; a CSV
+Neither command prints a value of a row. ``check`` prints exact counts of rows for a curator who asks for
+them, and says that they are private; for everybody else it buys noisy ones. Both take the first line of a CSV as its column names; a CSV
 without such a line would have its first row read as names, which no program can tell for sure.
 ``init``, which prints names and is for the curator of the data, therefore refuses a first line that looks
 like values. ``check`` says no more about that line than which declared columns it names.
@@ -9,6 +10,7 @@ like values. ``check`` says no more about that line than which declared columns 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,23 +20,41 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit.cli import options
-from tacit.data.headers import StoredColumn, column_names, files_at, is_parquet, stored_columns
+from tacit.cli.common import pair, say, status
+from tacit.data.headers import (
+    StoredColumn,
+    column_names,
+    files_at,
+    guessed_dialect,
+    is_parquet,
+    stored_columns,
+)
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.jobs.files import spare
-from tacit.schema import Column, Schema, key, quoted, write
+from tacit.schema import Column, Dialect, Schema, key, quoted, write
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Write down what is publicly known about a table.", no_args_is_help=True)
 
-Delimiter = Annotated[str, typer.Option(help=r"What separates the values of a CSV; \t is a tab.")]
-
 _OPEN = {
     "integer": "# bounds = [?, ?]             # or, for codes: categories = [?, ?]",
     "number": "# bounds = [?, ?]",
     "date": "# bounds = [?, ?]             # dates such as 2020-01-31",
-    "category": '# categories = ["?", "?"]     # for free text and identifiers: type = "text"',
+    "category": '# categories = [?, ?]         # such as ["a", "b"]; free text and identifiers: type = "text"',
 }
+
+
+_DIALECT = ("delimiter", "decimal", "encoding")
+
+
+def _one(delimiter: str | None) -> str | None:
+    if delimiter is None:
+        return None
+    tab = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+    if len(tab) != 1 or tab in '"\r\n\0':
+        raise InvalidValue("delimiter", delimiter, "one character", "Write ';' or '\\t', with the quotes.")
+    return tab
 
 
 @app.command()
@@ -45,7 +65,12 @@ def init(
     ],
     out: options.Out = None,
     overwrite: options.Overwrite = False,
-    delimiter: Delimiter = ",",
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help=r"What separates the values of a CSV; \t is a tab.", callback=_one, show_default="guessed"
+        ),
+    ] = None,
     header: Annotated[
         bool,
         typer.Option("--header", help="The first line of the CSV is names, though they look like values."),
@@ -55,16 +80,17 @@ def init(
 
     Bounds and categories are left open: what a schema says counts as public,
     so reading them from the data would leak. The types of a Parquet file are
-    those in its metadata; the types of a CSV are guessed from its values, and
-    are to be checked.
+    those in its metadata; the types of a CSV are guessed from its values, as
+    are its delimiter, decimal mark and encoding, and are to be checked.
 
     The first line of a CSV must hold the column names, and is shown. If it
     held the first row instead, that row would be shown: add a line of names
     first.
     """
     files = files_at(source)
-    columns = stored_columns(files, _one(delimiter), header=header)
-    text = _template(source, columns, is_parquet(files[0]))
+    written = None if is_parquet(files[0]) else guessed_dialect(files, delimiter)
+    columns, dialect = stored_columns(files, written or Dialect(), header=header, told=delimiter is not None)
+    text = _template(source, columns, written and dialect)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -79,18 +105,49 @@ def check(
     source: Annotated[
         str | None, typer.Option(help="A CSV or Parquet file that should have these columns.")
     ] = None,
-    delimiter: Delimiter = ",",
+    curator: Annotated[
+        bool,
+        typer.Option(
+            "--curator", help="Count exactly what does not fit: NOT PRIVATE, for the curator's eyes."
+        ),
+    ] = False,
+    ledger: Annotated[
+        str | None, typer.Option(help="Count with noise, charged to this ledger.", show_default=False)
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε to spend on that.", show_default=False)] = None,
+    delta: options.Delta = 0.0,
+    dataset: options.Dataset = "default",
+    delimiter: options.Delimiter = None,
+    seed: options.Seed = None,
 ) -> None:
     """Validate a schema, and show what it says and what it leaves open.
 
-    With --source, the column names of that file are compared, and nothing else
-    of it is read. Exits with 1 if a declared column is absent.
+    With --source, the names of that file's columns and the types in which a
+    Parquet file stores them are compared, and nothing else of it is read.
+    Exits with 1 if a declared column is absent.
+
+    How many values are missing, outside of bounds or categories, or not of
+    the type at all, --curator counts exactly. These numbers are private: they
+    are printed, never stored, and not to be passed on. With --ledger and
+    --epsilon the same shares are bought with noise, and may be published.
     """
     declared = Schema.load(schema)
+    if (curator or ledger or epsilon is not None) and source is None:
+        raise InvalidValue("source", None, "given, to count in", "Add source=data.csv.")
+    if curator and (ledger or epsilon is not None):
+        raise InvalidValue("curator", True, "left out where a ledger pays", "Take one of the two.")
+    if (ledger is None) != (epsilon is None):
+        raise InvalidValue("epsilon", epsilon, "given with ledger=, and only then", "Such as epsilon=0.1.")
     console = Console()
     _show(console, schema, declared)
     if source is not None:
-        _compare(declared, source, _one(delimiter))
+        if delimiter is not None:
+            declared = replace(declared, csv=replace(declared.csv, delimiter=delimiter))
+        _compare(declared, source)
+        if curator:
+            _count(console, declared, source)
+        elif ledger is not None and epsilon is not None:
+            _buy(console, declared, source, ledger, dataset, (epsilon, delta), seed)
 
 
 def _show(console: Console, path: Path, schema: Schema) -> None:
@@ -138,30 +195,99 @@ def _known(column: Column) -> str:
     return "; ".join(parts)
 
 
-def _compare(schema: Schema, source: str, delimiter: str) -> None:
-    file = files_at(source)[0]
-    parquet = is_parquet(file)
-    there = column_names(file, delimiter)
+def _compare(schema: Schema, source: str) -> None:
+    """Names, and the types in which they are stored, by what opens the file for every other command."""
+    from tacit.data.files import dialect_of
+    from tacit.data.source import connect, unnamed_advice
+
+    files = files_at(source)
+    file, parquet = files[0], is_parquet(files[0])
+    written = dialect_of(str(file), schema.csv)
+    there = column_names(file, written)
     wanted = dict.fromkeys([*schema, *([schema.unit.column] if schema.unit.column is not None else [])])
     absent = [name for name in wanted if name not in there]
-    if absent and not parquet:
-        typer.echo(
-            f"{source} lacks {_names(absent)} in its first line, read with --delimiter {delimiter!r}.",
-            err=True,
-        )
-        raise typer.Exit(1)
     if absent:
-        alike = {name.strip().casefold(): name for name in there}
+        alike = {name.strip().casefold(): name for name in there} if parquet else {}
         hints = [
             f"{quoted(name)} is spelled {quoted(alike[name.strip().casefold()])} there."
             for name in absent
             if name.strip().casefold() in alike
         ]
-        typer.echo(" ".join([f"{source} lacks {_names(absent)}.", *hints]), err=True)
+        read = "" if parquet else f" in its first line, read with --delimiter {written.delimiter!r}"
+        if not parquet:
+            hints = [unnamed_advice(schema, [str(path) for path in files], written)]
+        typer.echo(" ".join([f"{source} lacks {_names(absent)}{read}.", *hints]), err=True)
         raise typer.Exit(1)
+    connect([str(path) for path in files], schema).close()
     more = len(set(there) - set(wanted))
     rest = f" Columns that are not declared, and are never read: {more}." if more else ""
     typer.echo(f"{source} has every declared column.{rest}")
+
+
+_NOT_PRIVATE = (
+    "NOT PRIVATE: exact counts for the curator's eyes. Do not publish them, store them or pass them on."
+)
+_KINDS = ("missing", "outside", "not of the type")
+
+
+def _count(console: Console, schema: Schema, source: str) -> None:
+    from tacit.jobs import curator_check
+
+    found = curator_check(source, schema)
+    say(console, "", _NOT_PRIVATE)
+    table = Table("column", *(f"{kind}" for kind in _KINDS))
+    for name, counts in found.columns.items():
+        cells = [f"{count:,} ({count / max(found.rows, 1):.1%})" if count else "" for count in counts]
+        table.add_row(escape(_shown(name)), *cells)
+    console.print(table)
+    say(console, f"Rows: {found.rows:,}. Empty cells are zeros. Outside means bounds or categories.")
+    if found.not_text:
+        advice = f"is the encoding {schema.csv.encoding}?"
+        say(
+            console,
+            f"Left out, as they are not text in the declared encoding: {found.not_text:,} lines; {advice}",
+        )
+    if found.too_short:
+        say(console, f"Left out, as they have fewer values than there are names: {found.too_short:,} lines.")
+    say(console, _NOT_PRIVATE)
+
+
+def _buy(
+    console: Console,
+    schema: Schema,
+    source: str,
+    ledger: str,
+    dataset: str,
+    cost: tuple[float, float],
+    seed: int | None,
+) -> None:
+    from tacit import jobs
+    from tacit.cli import spending
+
+    with jobs.plan_query(
+        source, ["check()"], schema=schema, ledger=ledger, epsilon=cost[0], delta=cost[1], dataset=dataset,
+        random_state=seed,
+    ) as job:  # fmt: skip
+        book = job.dues[0].ledger
+        with spending.refusals(book), status(f"Checking {source}"):
+            answered = job.run()
+        (release,) = answered.releases
+        shares, (low, high) = release.value, release.interval()
+        table = Table("column", *_KINDS, title="Share of values, with 95 % intervals", title_justify="left")
+        for name in shares.index:
+            cells = [
+                f"{shares.at[name, kind]:.1%} ({low.at[name, kind]:.1%} … {high.at[name, kind]:.1%})"
+                if high.at[name, kind]
+                else ""
+                for kind in _KINDS
+            ]
+            table.add_row(escape(_shown(name)), *cells)
+        console.print(table)
+        say(
+            console,
+            f"{answered.guarantee}",
+            f"Charged now: {pair(answered.guarantee)} to {book.location}, {book.dataset}.",
+        )
 
 
 def _shown(value: object) -> str:
@@ -172,13 +298,13 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(_shown, names))
 
 
-def _template(source: str, columns: list[StoredColumn], parquet: bool) -> str:
+def _template(source: str, columns: list[StoredColumn], dialect: Dialect | None) -> str:
     origin = (
         ["The types are those that the file itself states."]
-        if parquet
+        if dialect is None
         else [
-            "The types were GUESSED FROM VALUES in the file: check each of them, and keep this file with the",
-            "curator of the data until that is done.",
+            "The types, and how the file is written, were GUESSED FROM VALUES in it: check each of them, and",
+            "keep this file with the curator of the data until that is done.",
         ]
     )
     prose = [
@@ -201,7 +327,9 @@ def _template(source: str, columns: list[StoredColumn], parquet: bool) -> str:
     lines += [
         "# Whom to protect, if not single rows: the column that tells people apart, and the most rows that"
     ]
-    lines += ["# count for one of them.", "# [unit]", '# column = "?"', "# rows = ?", ""]
+    lines += ["# count for one of them.", "# [unit]", "# column = ?", "# rows = ?", ""]
+    if dialect is not None:
+        lines += ["[csv]", *(f"{part} = {quoted(getattr(dialect, part))}" for part in _DIALECT), ""]
     declared = 0
     for position, column in enumerate(columns, 1):
         if not column.name:
@@ -211,14 +339,8 @@ def _template(source: str, columns: list[StoredColumn], parquet: bool) -> str:
         else:
             declared += 1
             lines += [f"[columns.{key(column.name)}]", f"type = {quoted(column.type)}"]
+            lines += ["# A word stands for missing values here: they are read as missing."] * column.gaps
             lines += [_OPEN[column.type], ""] if column.type in _OPEN else [""]
     if not declared:
         raise SourceMissing(f"{source} has no column that a schema can describe.", "Name another file.")
     return "\n".join(lines[:-1]) + "\n"
-
-
-def _one(delimiter: str) -> str:
-    tab = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-    if len(tab) != 1 or tab in '"\r\n\0':
-        raise InvalidValue("delimiter", delimiter, "one character", "Write ';' or '\\t', with the quotes.")
-    return tab

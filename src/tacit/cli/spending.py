@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -18,7 +19,7 @@ from tacit.jobs import Balance, Due, Job
 from tacit.jobs.job import Say
 from tacit.ledger import Ledger
 
-__all__ = ["balance", "progress", "refusals", "settled", "show_balances", "warn"]
+__all__ = ["balance", "balances", "progress", "refusals", "settled", "show_balances", "warn"]
 
 
 def balance(found: Balance) -> Table:
@@ -32,6 +33,22 @@ def balance(found: Balance) -> Table:
     ):
         table.add_row(name, f"{now:.6g}", "refused" if then is None else f"{then:.6g}")
     return table
+
+
+def balances(job: Job) -> list[dict[str, Any]]:
+    """What is spent and what remains of every budget, for JSON; ``None`` afterwards means a refusal."""
+    return [
+        {
+            "ledger": each.ledger.location,
+            "dataset": each.ledger.dataset,
+            "budget": {"epsilon": each.ledger.budget.epsilon, "delta": each.ledger.budget.delta},
+            "spent": each.spent,
+            "remaining": each.remaining,
+            "spent_after": each.after,
+            "remaining_after": each.left,
+        }
+        for each in job.balances()
+    ]
 
 
 def show_balances(console: Console, job: Job) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from tacit import _validate, jobs
 from tacit.cli import options, spending
-from tacit.cli.common import described, pair, say, status
+from tacit.cli.common import described, made_facts, pair, say, show_json, status, wants_json
 from tacit.cli.inspect import tested
 from tacit.errors import InvalidValue
 
@@ -145,6 +146,7 @@ def train(
     overwrite: options.Overwrite = False,
     seed: options.Seed = None,
     quiet: options.Quiet = False,
+    format: options.Format = "table",
 ) -> None:  # fmt: skip
     """Train a private network on a file of examples, and pay for it from a ledger.
 
@@ -166,6 +168,7 @@ def train(
     With --test the network is measured on others: charged with --test-epsilon,
     or free if they are public.
     """
+    in_json = wants_json(format)
     with status("Finding the noise"):
         job = jobs.plan_train(
             source, architecture=architecture, epsilon=epsilon, delta=delta, population=population,
@@ -178,9 +181,12 @@ def train(
             random_state=seed,
         )  # fmt: skip
     with job:
-        console = Console(quiet=quiet)
+        console = Console(quiet=quiet or in_json)
         _show_plan(console, job)
-        if dry_run:
+        plan = _plan_facts(job)
+        if dry_run and in_json:
+            show_json(plan)
+        elif dry_run:
             _show_dry(console, job)
         with spending.refusals(job.payment.ledger):
             job.afford()
@@ -188,8 +194,11 @@ def train(
                 return
             with status("Looking whether the files are whole"):
                 job.check()
-            made = job.run(_teller(console), spending.warn, bar=False if quiet else None)
+            made = job.run(_teller(console), spending.warn, bar=False if console.quiet else None)
         _show_made(console, job, made)
+        if in_json:
+            done = {"stopped": made.stopped, "steps_done": made.steps}
+            show_json({**plan, **done, **made_facts(made.path, made.guarantee, made.evaluation)})
         if made.stopped:
             raise typer.Exit(130)
         if made.path != out:
@@ -231,6 +240,19 @@ def _show_plan(console: Console, job: TrainJob) -> None:
         else f"An example whose label is not from 0 to {len(network.classes_) - 1} adds nothing."
     )
     say(console, f"Taken as public: {job.found.known}. {other}")
+
+
+def _plan_facts(job: TrainJob) -> dict[str, Any]:
+    """What the run will do and cost, for JSON."""
+    planned = job.planned
+    return {
+        "network": job.network.title,
+        "settings": dict((*job.network.made_of, *job.settings.described(planned))),
+        "guarantee": json.loads(planned.guarantee().to_json()),
+        "protects": f"{planned.relation} of one {planned.unit}",
+        "public": job.found.known,
+        "ledgers": [] if job.resume else spending.balances(job),
+    }
 
 
 def _show_dry(console: Console, job: TrainJob) -> None:

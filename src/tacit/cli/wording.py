@@ -8,18 +8,31 @@ of the command that was run are written so, and nothing between quotes is change
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from tacit.cli.lazy import LazyGroup
 from tacit.errors import TacitError
 
-__all__ = ["told"]
+__all__ = ["told", "warned"]
+
+_shown = warnings.showwarning
 
 
 def told(error: TacitError) -> str:
     """The error in one line, with the options of the command that was run."""
     return "tacit: " + as_options(" ".join(str(error).split()), set(_options(LazyGroup.asked)))
+
+
+def warned(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+    """Show a warning of tacit in one line on standard error, and any other as Python does."""
+    if category.__module__ == "tacit.errors":
+        said = as_options(" ".join(str(message).split()), set(_options(LazyGroup.asked)))
+        print(f"tacit: warning: {said}", file=sys.stderr)
+    else:
+        _shown(message, category, *place, **options)
 
 
 def as_options(text: str, options: set[str]) -> str:

@@ -7,13 +7,18 @@ that has too few fields or is longer than 2 MB is left out, and one that is not 
 query needs that field; surplus fields are ignored. It is read in one piece: DuckDB's parallel reader
 guesses where rows begin, and one quoted line break at such a place would cost millions of rows.
 
+Delimiter, decimal mark and encoding are those of the schema (:class:`tacit.schema.Dialect`). DuckDB reads
+UTF-8, and raises on a byte that another of its encodings does not have. So text in any other encoding is
+first copied, as UTF-8 and bit by bit, to the engine's private folder, once it is paid for; a byte that
+the encoding does not have becomes U+FFFD.
+
 Of a Parquet file only the columns that are asked for are named to DuckDB, which otherwise looks at the
 extremes of all of them, and fails on a time that it cannot hold. If one that is asked for is of such a type,
 Arrow copies the columns into a table of DuckDB's, once (:func:`_copied`).
 
 What a row is, the file says: a quotation mark that opens and does not close makes one row of many, and
 text in a Parquet file that is not UTF-8 cannot be read at all. That files keep to their format is an
-assumption of every guarantee, see :data:`WELL_FORMED`.
+assumption of every guarantee, see :func:`well_formed`.
 """
 
 from __future__ import annotations
@@ -25,28 +30,71 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tacit.data.frames import cast, readable
-from tacit.errors import InvalidValue, SourceMissing
+from tacit.errors import SourceMissing
+from tacit.schema import Dialect
 
-__all__ = ["WELL_FORMED", "Part", "paths_of", "tables_of", "unchanged"]
+__all__ = [
+    "DELIMITERS",
+    "Part",
+    "dialect_of",
+    "first_line",
+    "is_csv",
+    "paths_of",
+    "tables_of",
+    "unchanged",
+    "well_formed",
+]
 
-WELL_FORMED = "the files keep to their format: quotation marks closed, text in UTF-8"
-Part = tuple[ir.Table, Mapping[str, str]]
-"""A stored table, and under which name it has each of its columns."""
+DELIMITERS = (",", ";", "\t", "|")
+"""The usual ones."""
+
+
+class Part(NamedTuple):
+    """A stored table, and under which name it has each of its columns."""
+
+    table: ir.Table
+    names: Mapping[str, str]
+    untyped: Collection[str] = ()
+    """Columns whose type the file does not tell: all of a CSV, and those that are all missing."""
+    decimal: str = "."
+    """The decimal mark in untyped columns."""
+    absent: Mapping[str, str] = MappingProxyType({})
+    """For columns of objects, the column that tells which of their values are missing."""
+
 
 Load = Callable[[], None]
-_Layout = tuple[str | None, tuple[str, ...], tuple[tuple[str, bool], ...]]
-"""Delimiter (None for Parquet), names, and of each column its type and whether Arrow has to read it."""
+_Layout = tuple[Dialect | None, tuple[str, ...], tuple[tuple[str, bool], ...]]
+"""Dialect (None for Parquet), names, and of each column its type and whether Arrow has to read it."""
 
-_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_TEXT = tuple(f".{end}{packed}" for end in ("csv", "tsv", "txt", "dat", "data") for packed in ("", ".gz"))
 _PARQUET = (".parquet", ".pq")
-_READABLE = "Name CSV (.csv, .tsv, also .gz) or Parquet (.parquet) files."
+_READABLE = "Name CSV (.csv, .tsv, .txt, also .gz) or Parquet (.parquet) files."
+
+
+def well_formed(encoding: str = "utf-8") -> str:
+    """What is assumed of files."""
+    written = encoding.upper() if encoding.startswith("utf") else encoding
+    return f"the files keep to their format: quotation marks closed, text in {written}"
+
+
+def dialect_of(path: str, declared: Dialect) -> Dialect:
+    """How a file is written: as declared, but that a file called ``.tsv`` has tabs, not commas."""
+    tabs = declared.delimiter == "," and path.lower().removesuffix(".gz").endswith(".tsv")
+    return replace(declared, delimiter="\t") if tabs else declared
+
+
+def is_csv(path: str) -> bool:
+    """Whether a file is CSV, by its ending."""
+    return path.lower().endswith(_TEXT)
 
 
 def paths_of(source: Any) -> list[str] | None:
@@ -103,7 +151,7 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 def tables_of(
     connection: Any,
     paths: Sequence[str],
-    delimiter: str,
+    dialect: Dialect,
     wanted: Collection[str | None],
     unit: Collection[str | None] = (),
 ) -> tuple[list[Part], Load]:
@@ -112,23 +160,27 @@ def tables_of(
     Of Parquet files it has the ``wanted`` columns only, of which ``unit`` tell people apart. The second
     result is to be called before the tables are read.
     """
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\\':
-        raise InvalidValue("delimiter", delimiter, "one character, such as ',' or ';'")
     alike: dict[_Layout, list[str]] = {}
     for path in paths:
-        alike.setdefault(_layout(path, delimiter, wanted, unit), []).append(path)
+        alike.setdefault(_layout(path, dialect, wanted, unit), []).append(path)
     parts: list[Part] = []
     loads: list[Load] = []
-    for (mark, names, kinds), files in alike.items():
+    for (written, names, kinds), files in alike.items():
         place = f"files{len(parts)}"
-        if mark is not None:
-            parts.append(_csv(connection, place, files, names, mark))
+        if written is not None:
+            if written.encoding != "utf-8":
+                files, load = _transcoded(connection, place, files, written.encoding)
+                loads.append(load)
+            parts.append(_csv(connection, place, files, names, written))
         elif any(by_arrow for _, by_arrow in kinds):
             part, load = _copied(connection, place, files, names)
             parts.append(part)
             loads.append(load)
         else:
             parts.append(_parquet(connection, place, files, names))
+        if written is None:
+            missing = [name for name, (kind, _) in zip(names, kinds, strict=True) if kind == "null"]
+            parts[-1] = parts[-1]._replace(untyped=missing)
 
     def load_all() -> None:
         for load in loads:
@@ -138,7 +190,7 @@ def tables_of(
 
 
 def _layout(
-    path: str, delimiter: str, wanted: Collection[str | None], unit: Collection[str | None]
+    path: str, dialect: Dialect, wanted: Collection[str | None], unit: Collection[str | None]
 ) -> _Layout:
     lowered = path.lower()
     try:
@@ -153,9 +205,12 @@ def _layout(
             by_arrow = [_by_arrow(kind) or name in old for name, kind in kinds.items()]
             return None, tuple(kinds), tuple(zip(map(str, kinds.values()), by_arrow, strict=True))
         if lowered.endswith(_TEXT):
-            mark = "\t" if delimiter == "," and lowered.removesuffix(".gz").endswith(".tsv") else delimiter
-            names = _header(path, mark)
-            return mark, _distinct(path, names, names), ()
+            written = dialect_of(path, dialect)
+            if not os.path.getsize(path):
+                problem = f"{path!r} is empty: it has no first line of column names."
+                raise SourceMissing(problem, "Name another file.", path=path)
+            names = _header(path, written)
+            return written, _distinct(path, names, names), ()
     except (OSError, EOFError, pa.ArrowException) as error:
         reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise SourceMissing(f"{path!r} cannot be read{reason}.", _READABLE, path=path) from None
@@ -170,25 +225,28 @@ def _require_told_apart(kinds: Mapping[str, pa.DataType], unit: Collection[str |
             raise SourceMissing(problem, "Store it as text, or with at most 38 digits.", column=name)
 
 
-def _header(path: str, delimiter: str) -> tuple[str, ...]:
-    """The names in the first line, empty for one that stands there twice or is not UTF-8.
+def first_line(path: str, dialect: Dialect, errors: str = "surrogateescape") -> list[str]:
+    """The entries of the first line, without surrounding blanks; none if it cannot be read."""
+    start: Any = gzip.open if path.lower().endswith(".gz") else open
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    with start(path, "rt", encoding=encoding, errors=errors, newline="") as lines, suppress(csv.Error):
+        return [name.strip() for name in next(csv.reader(lines, delimiter=dialect.delimiter), [])]
+    return []
+
+
+def _header(path: str, dialect: Dialect) -> tuple[str, ...]:
+    """The names in the first line, empty for one that stands there twice or is not in the encoding.
 
     If the file has no line of names, this is somebody's row. So nothing in it is complained of here: whether
     the declared columns are among the names is all that matters.
     """
-    start: Any = gzip.open if path.lower().endswith(".gz") else open
-    names: list[str] = []
-    with (
-        start(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
-        suppress(csv.Error),
-    ):
-        names = [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
+    names = first_line(path, dialect, "surrogateescape" if dialect.encoding == "utf-8" else "replace")
     times = Counter(names)
-    return tuple(name if times[name] == 1 and _is_utf8(name) else "" for name in names) or ("",)
+    return tuple(name if times[name] == 1 and _is_text(name) else "" for name in names) or ("",)
 
 
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" or character == "\ufffd" for character in name)
 
 
 def _distinct(path: str, names: Sequence[str], seen: Sequence[str]) -> tuple[str, ...]:
@@ -200,16 +258,38 @@ def _distinct(path: str, names: Sequence[str], seen: Sequence[str]) -> tuple[str
     return tuple(names)
 
 
-def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str], delimiter: str) -> Part:
+def _transcoded(connection: Any, name: str, paths: Sequence[str], encoding: str) -> tuple[list[str], Load]:
+    """Empty files in the engine's private folder, and what copies the text of these into them as UTF-8."""
+    ((folder,),) = connection.con.execute("SELECT current_setting('temp_directory')").fetchall()
+    copies = [os.path.join(folder, f"{name}-{place}.csv") for place, _ in enumerate(paths)]
+    os.makedirs(folder, exist_ok=True)
+    for copy in copies:
+        open(copy, "wb").close()
+
+    def load() -> None:
+        for path, copy in zip(paths, copies, strict=True):
+            start: Any = gzip.open if path.lower().endswith(".gz") else open
+            with (
+                start(path, "rt", encoding=encoding, errors="replace", newline="") as text,
+                open(copy, "w", encoding="utf-8", errors="replace", newline="") as written,
+            ):
+                while piece := text.read(1 << 20):
+                    written.write(piece)
+
+    return copies, load
+
+
+def _csv(connection: Any, view: str, paths: Sequence[str], names: Sequence[str], dialect: Dialect) -> Part:
     stored = {name: f"c{place}" for place, name in enumerate(names) if name}
     columns = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(names)))
     files = ", ".join(_quoted(glob.escape(path)) for path in paths)
     connection.con.execute(
         f"CREATE TEMP VIEW {view} AS SELECT * FROM read_csv([{files}], columns = {{{columns}}}, "
-        f"auto_detect = false, header = true, delim = {_quoted(delimiter)}, quote = '\"', escape = '\"', "
-        "ignore_errors = true, strict_mode = false, parallel = false, hive_partitioning = false)"
+        f"auto_detect = false, header = true, delim = {_quoted(dialect.delimiter)}, quote = '\"', "
+        "escape = '\"', ignore_errors = true, strict_mode = false, parallel = false, "
+        "hive_partitioning = false)"
     )
-    return connection.table(view), stored
+    return Part(connection.table(view), stored, stored, dialect.decimal)
 
 
 def _parquet(connection: Any, view: str, paths: Sequence[str], names: Sequence[str]) -> Part:
@@ -220,7 +300,7 @@ def _parquet(connection: Any, view: str, paths: Sequence[str], names: Sequence[s
         f"CREATE TEMP VIEW {view} AS SELECT {columns or '1 AS nothing'} FROM "
         f"read_parquet([{files}], hive_partitioning = false, can_have_nan = true)"
     )
-    return connection.table(view), {name: name for name in names if name}
+    return Part(connection.table(view), {name: name for name in names if name})
 
 
 def _by_arrow(stored: pa.DataType) -> bool:
@@ -253,7 +333,7 @@ def _copied(connection: Any, name: str, paths: Sequence[str], names: Sequence[st
         connection.con.unregister("incoming")
 
     fill(layout.empty_table())
-    part = connection.table(name), {column: column for column in names}
+    part = Part(connection.table(name), {column: column for column in names})
     return part, lambda: fill(pa.RecordBatchReader.from_batches(layout, batches()))
 
 

@@ -30,7 +30,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.data.cleaning.rule import LARGEST, kind_of
+from tacit.data.cleaning.rule import BLANKS, LARGEST, kind_of
 from tacit.data.cleaning.values import reader, text, total
 from tacit.errors import SourceMissing
 from tacit.schema import Column
@@ -65,6 +65,10 @@ class Frame:
     """Its values, of that type."""
     taken: Callable[[Sequence[int]], Frame] = field(repr=False)
     """A frame of the columns at these places, read in one piece; later changes do not reach it."""
+    untyped: Callable[[int], bool] = lambda place: False
+    """Whether the column at a place holds objects, of which each has its own type."""
+    absent: Callable[[int], pa.Array] = field(default=lambda place: pa.nulls(0, pa.bool_()), repr=False)
+    """Which values of such a column are missing: None, NaN and the like, and blank text."""
 
 
 def frame_of(source: Any) -> Frame | None:
@@ -97,14 +101,12 @@ def _pandas(frame: pd.DataFrame) -> Frame:
         stored = natural(place)
         if stored is None:
             return _fixed(column)
-        return _MISSING if _hopeless(stored, column) else _wanted(stored, column)
+        return _wanted(stored, column)
 
     def values(place: int, column: Column | None) -> _Values:
         series, stored = frame.iloc[:, place], natural(place)
         if stored is None and _fixed(column) != pa.string():
             return _converted(series.tolist(), column)
-        if _hopeless(stored, column):
-            return pa.nulls(len(series)).cast(_MISSING)
         plain = stored is not None or pd.api.types.infer_dtype(series, skipna=True) == "string"
         wanted = pa.string() if stored is None else _wanted(stored, column)
         if column is None and series.dtype == np.float64:
@@ -118,16 +120,10 @@ def _pandas(frame: pd.DataFrame) -> Frame:
     def taken(places: Sequence[int]) -> Frame:
         return _pandas(frame.iloc[:, list(places)].copy())
 
-    return Frame(list(frame.columns), kind, values, taken)
+    def missing(place: int) -> pa.Array:
+        return _absent(frame.iloc[:, place].tolist())
 
-
-def _hopeless(stored: pa.DataType | None, column: Column | None) -> bool:
-    """Numbers for dates: pandas makes them of a column in which all is missing."""
-    if stored is None or column is None or column.type != "date":
-        return False
-    is_a, plain = pa.types, _unwrapped(stored)
-    number = is_a.is_integer(plain) or is_a.is_floating(plain) or is_a.is_decimal(plain)
-    return bool(number or is_a.is_boolean(plain))
+    return Frame(list(frame.columns), kind, values, taken, lambda place: natural(place) is None, missing)
 
 
 _IN_MEMORY = re.compile(r"DF \[[^\n]*\]; PROJECT [^\n]* COLUMNS")
@@ -165,9 +161,14 @@ def _polars(frame: Any) -> Frame:
             lambda place, column: whole.kind(places[place], column),
             lambda place, column: whole.values(places[place], column),
             lambda inner: whole.taken([places[place] for place in inner]),
+            lambda place: whole.untyped(places[place]),
+            lambda place: whole.absent(places[place]),
         )
 
-    return Frame(names, kind, values, taken)
+    def missing(place: int) -> pa.Array:
+        return _absent(frame.to_series(place).to_list())
+
+    return Frame(names, kind, values, taken, lambda place: natural(place) is None, missing)
 
 
 def arrow_frame(frame: pa.Table | pa.RecordBatch) -> Frame:
@@ -183,7 +184,9 @@ def arrow_frame(frame: pa.Table | pa.RecordBatch) -> Frame:
 
 
 def _wanted(stored: pa.DataType, column: Column | None) -> pa.DataType:
-    return _told_apart(stored) if column is None else readable(stored)
+    if column is None:
+        return _told_apart(stored)
+    return _fixed(column) if pa.types.is_null(_unwrapped(stored)) else readable(stored)
 
 
 def _told_apart(stored: pa.DataType) -> pa.DataType:
@@ -295,6 +298,19 @@ def _converted(values: Iterable[Any], column: Column | None) -> pa.Array:
     """Objects in their one type, read value by value."""
     read = _identified if column is None else reader(kind_of(column))
     return pa.array([read(value) for value in values], type=_fixed(column))
+
+
+def _absent(values: Iterable[Any]) -> pa.Array:
+    return pa.array(map(_is_absent, values), type=pa.bool_())
+
+
+def _is_absent(value: Any) -> bool:
+    try:
+        if isinstance(value, str):
+            return not value.strip(BLANKS)
+        return value is None or value is pd.NA or bool(value != value)
+    except Exception:
+        return False
 
 
 def _identified(value: Any) -> str | None:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
-from tacit.data.cleaning.values import number, numbers, truth
+from tacit.data.cleaning.rule import BLANKS
+from tacit.data.cleaning.values import number, numbers
 from tacit.data.columns import unmasked
 from tacit.errors import InvalidValue
 
@@ -291,4 +292,4 @@ def _as_number(value: Any) -> float | int | None:
     if not isinstance(value, str):
         return None
     found = number(value)
-    return truth(value) if found is None else found
+    return {"true": True, "false": False}.get(value.strip(BLANKS).lower()) if found is None else found

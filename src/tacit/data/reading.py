@@ -14,6 +14,7 @@ called before a charge; :func:`private_rows` reads the rows, and belongs inside 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -24,17 +25,19 @@ from tacit.schema import Schema
 __all__ = ["UNIT", "prepare", "private_rows"]
 
 
-def prepare(source: Any, schema: Schema, columns: Iterable[str], *, delimiter: str = ",") -> PrivateSource:
+def prepare(
+    source: Any, schema: Schema, columns: Iterable[str], *, delimiter: str | None = None
+) -> PrivateSource:
     """Find these columns in a file or frame, without reading a row; the unit's column too, if there is one.
 
     Raises :class:`~tacit.errors.SourceMissing` if there is no such file, or a column is absent.
     """
-    needed = Schema({name: schema[name] for name in columns}, schema.population, schema.unit)
+    needed = replace(schema, columns={name: schema[name] for name in columns})
     return connect(source, needed, delimiter=delimiter)
 
 
 def private_rows(
-    source: Any, schema: Schema, columns: Iterable[str], *, delimiter: str = ","
+    source: Any, schema: Schema, columns: Iterable[str], *, delimiter: str | None = None
 ) -> pd.DataFrame:
     """The private rows of these columns: each value read and clipped as the schema declares.
 

@@ -4,7 +4,7 @@
 :meth:`PrivateSource.run`. Files and frames are read by a DuckDB of our own, an Ibis table stays where it is.
 
 >>> import pandas as pd
->>> from tacit.schema import Column, Schema
+>>> from tacit.schema import Column, Dialect, Schema, quoted
 >>> schema = Schema({"age": Column("integer", bounds=(0, 120))})
 >>> source = connect(pd.DataFrame({"age": [41, 230, None, "n/a"]}), schema)
 >>> source.run(source.table)["age"].tolist()
@@ -15,13 +15,16 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import shutil
 import tempfile
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ibis
@@ -30,23 +33,26 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
-from tacit.data.cleaning import expressions
+from tacit.data.cleaning import expressions, storage
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
 from tacit.data.engine.pruning import prune
 from tacit.data.engine.silence import silent
 from tacit.data.engine.stored import stored_of
-from tacit.data.files import WELL_FORMED, Part, paths_of, tables_of, unchanged
+from tacit.data.files import DELIMITERS, Part, first_line, is_csv, paths_of, tables_of, unchanged, well_formed
 from tacit.data.frames import Frame, frame_of
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
-from tacit.schema import Column, Schema
+from tacit.schema import Column, Dialect, Schema, quoted
 
-__all__ = ["UNIT", "PrivateSource", "connect", "text_of"]
+__all__ = ["UNIT", "PrivateSource", "connect", "text_of", "unnamed_advice"]
 
 UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
 
 RAW = "__raw__"
+STATE = "__state__"
+"""What the column that tells the state of another is called before its name; see :mod:`tacit.data.states`."""
+_ABSENT = "__absent__"
 STORED = "the names and types in which the frame stores its columns were decided without the rows"
 """What is assumed of a frame. ``pd.read_csv``, say, lets one row decide the type of a whole column."""
 
@@ -176,19 +182,19 @@ def connect(
     source: Any,
     schema: Schema,
     *,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     memory_limit: str | None = None,
     show_engine_errors: bool = False,
 ) -> PrivateSource:
     """The cleaned table behind ``source``; only its metadata are read.
 
     ``source``
-        path, glob or list of paths of CSV files (``.csv``, ``.tsv``, also ``.gz``; UTF-8, the first line
+        path, glob or list of paths of CSV files (``.csv``, ``.tsv``, ``.txt``, also ``.gz``; the first line
         names the columns) or Parquet files; a pandas, polars or pyarrow frame, left unchanged until closed;
         or an Ibis table on DuckDB or Spark, see :mod:`tacit.data.engine.stored`. What an Ibis expression does
         to the rows of its table comes before the cleaning, and is as public as the schema.
     ``delimiter``
-        of CSV files. Files that end in ``.tsv`` are separated by tabs.
+        of CSV files, if not that of the schema. Files that end in ``.tsv`` are separated by tabs.
     ``memory_limit``
         of the embedded engine, such as ``"1GB"``; what does not fit is written to a private folder.
     ``show_engine_errors``
@@ -198,6 +204,7 @@ def connect(
     absent, or it is stored in a type that cannot be what is declared. All of these are public.
     """
     _check_names(schema)
+    dialect = schema.csv if delimiter is None else replace(schema.csv, delimiter=delimiter)
     names = [*schema.columns, schema.unit.column]
     stored = stored_of(source, names) if isinstance(source, ir.Table) else None
     paths, frame = (stored.paths, stored.frame) if stored else (paths_of(source), frame_of(source))
@@ -212,7 +219,7 @@ def connect(
         connection, release = _embedded(memory_limit)
     try:
         parts: list[Part] = []
-        named = True
+        texts: list[str] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Ibis 12 calls DuckDB 2 by old names
             if frame is not None:
@@ -221,15 +228,19 @@ def connect(
             elif paths is not None:
                 wanted = names if stored is None else stored.used(names)
                 whom = [schema.unit.column] if stored is None else stored.used([schema.unit.column])
-                parts, load = tables_of(connection, paths, delimiter, wanted, whom)
-                named = all(path.lower().endswith((".parquet", ".pq")) for path in paths)
+                parts, load = tables_of(connection, paths, dialect, wanted, whom)
+                texts = [path for path in paths if is_csv(path)]
                 if stored is not None:
-                    parts = [_itself(stored.on(table)) for table, _ in parts]
+                    parts = [_itself(stored.on(part.table)) for part in parts]
             elif stored is not None:
                 parts = [_itself(_without_nan(stored.here(), connection.name))]
         if frame is None:
-            parts = [(table, {k: v for k, v in names.items() if k != UNIT}) for table, names in parts]
-        cleaned = [_cleaned(table, names, schema, connection.name, named) for table, names in parts]
+            parts = [
+                part._replace(names={k: v for k, v in part.names.items() if k != UNIT}) for part in parts
+            ]
+        for part in parts if frame is None else ():
+            _require(part.names, schema, partial(unnamed_advice, schema, texts, dialect) if texts else None)
+        cleaned = [_cleaned(part, schema, connection.name) for part in parts]
         _require_one_type_of_unit(parts, schema)
     except BaseException:
         if release is not None:
@@ -240,7 +251,7 @@ def connect(
         table, schema, connection, show_engine_errors=show_engine_errors, load=load, release=release
     )
     if paths is not None:
-        made.assumptions = (WELL_FORMED,)
+        made.assumptions = (well_formed(dialect.encoding if texts else "utf-8"),)
         made.files = paths
     if frame is not None:
         made.assumptions = (STORED,)
@@ -248,7 +259,7 @@ def connect(
 
 
 def _itself(table: ir.Table) -> Part:
-    return table, {name: name for name in table.columns}
+    return Part(table, {name: name for name in table.columns})
 
 
 def _without_nan(table: ir.Table, engine: str) -> ir.Table:
@@ -271,7 +282,7 @@ def _check_names(schema: Schema) -> None:
         if times > 1:
             alike = [column for column in schema.columns if column.lower() == name]
             raise InvalidValue("columns", alike, "different in more than upper and lower case", "Rename one.")
-        if name == UNIT or name.startswith(RAW):
+        if name == UNIT or name.startswith((RAW, STATE, _ABSENT)):
             raise InvalidValue("column", name, f"named neither {UNIT} nor {RAW}…", "Rename it.")
 
 
@@ -291,7 +302,7 @@ def _embedded(memory_limit: str | None) -> tuple[Any, Callable[[], None]]:
 
 def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Callable[[], None]]:
     """An empty table of the frame's types, and what puts the values into it."""
-    _require(frame.names, schema, shown=True)
+    _require(frame.names, schema)
     wanted: list[tuple[str, str, Column | None]]
     wanted = [(name, name, column) for name, column in schema.columns.items()]
     if schema.unit.column is not None:
@@ -302,29 +313,28 @@ def _registered(connection: Any, frame: Frame, schema: Schema) -> tuple[Part, Ca
             raise SourceMissing(f"The frame has two columns {name!r}.", "Rename one of them.", column=name)
         places[label] = frame.names.index(name), column
     stored = {label: f"c{i}" for i, label in enumerate(places)}
-    layout = pa.schema([(stored[label], frame.kind(*place)) for label, place in places.items()])
+    objects = {label: f"a{i}" for i, label in enumerate(places) if frame.untyped(places[label][0])}
+    fields = [(stored[label], frame.kind(*place)) for label, place in places.items()]
+    layout = pa.schema([*fields, *((name, pa.bool_()) for name in objects.values())])
     connection.con.register("frame", layout.empty_table())
 
     def load() -> None:
         taken = frame.taken([place for place, _ in places.values()])
         values = [taken.values(i, column) for i, (_, column) in enumerate(places.values())]
+        values += [taken.absent(i) for i, label in enumerate(places) if label in objects]
         connection.con.register("frame", pa.table(values, schema=layout))
 
-    return (connection.table("frame"), stored), load
+    return Part(connection.table("frame"), stored, absent=objects), load
 
 
-def _require(names: Iterable[Any], schema: Schema, *, shown: bool) -> None:
-    """Raise unless all declared columns are there.
-
-    What a CSV file without a line of names has in its first line is somebody's row, and not ``shown``: the
-    message is then the same, whatever is there.
-    """
+def _require(names: Iterable[Any], schema: Schema, unnamed: Callable[[], str] | None = None) -> None:
+    """Raise unless all declared columns are there; ``unnamed`` advises where names are not to be shown."""
     known = [name for name in names if isinstance(name, str)]
     for name in (*schema.columns, schema.unit.column):
         if name is None or name in known:
             continue
-        if not shown:
-            raise SourceMissing(f"The source has no column {name!r}.", _UNNAMED, column=name)
+        if unnamed is not None:
+            raise SourceMissing(f"The source has no column {name!r}.", unnamed(), column=name)
         lowered = {column.lower(): column for column in known}
         close = difflib.get_close_matches(name.lower(), lowered, cutoff=0.5)
         alike = " or ".join(repr(lowered[word]) for word in close)
@@ -332,16 +342,43 @@ def _require(names: Iterable[Any], schema: Schema, *, shown: bool) -> None:
         raise SourceMissing(f"The source has no column {name!r}.", advice, column=name)
 
 
-def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: str, named: bool) -> ir.Table:
+def unnamed_advice(schema: Schema, paths: Sequence[str], dialect: Dialect) -> str:
+    """Advice on a CSV file whose first line, as it is read, does not name all declared columns.
+
+    What a file without a line of names has in its first line is somebody's row: the advice is the same,
+    whatever is there. Only where another usual delimiter or encoding makes it name every declared column, it
+    is that line, and says so.
+    """
+    wanted = {*schema.columns, *([schema.unit.column] if schema.unit.column is not None else [])}
+    encodings = dict.fromkeys((dialect.encoding, "utf-8", "utf-16", "cp1252"))
+    for encoding, delimiter in itertools.product(encodings, dict.fromkeys((dialect.delimiter, *DELIMITERS))):
+        other = replace(dialect, delimiter=delimiter, encoding=encoding)
+        with suppress(OSError, EOFError, UnicodeError):
+            if all(wanted <= set(first_line(path, other)) for path in paths):
+                changed = [
+                    f"{key} = {quoted(getattr(other, key))}"
+                    for key in ("delimiter", "encoding")
+                    if getattr(other, key) != getattr(dialect, key)
+                ]
+                said = f"The schema says so with [csv] and, below, {' and '.join(changed)}"
+                if delimiter == dialect.delimiter:
+                    return f"Is the encoding {encoding}? {said}."
+                found = "One column was found. " if len(first_line(paths[0], dialect)) == 1 else ""
+                return f"{found}Is the delimiter {delimiter!r}? {said}, or name that delimiter here."
+    return _UNNAMED
+
+
+def _cleaned(part: Part, schema: Schema, engine: str) -> ir.Table:
     """Parsed in one step and bounded in the next, so that no value is parsed more than once."""
-    if UNIT not in names:
-        _require(names, schema, shown=named)
+    table, names = part.table, part.names
     columns: dict[str, ir.Value] = {}
     for name, column in schema.columns.items():
         stored = table[names[name]]
-        if not expressions.accepts(stored.type(), column):
-            raise _unreadable(name, stored, f"a column of {column.type}")
-        columns[name] = expressions.parsed(stored, column, engine)
+        if name not in part.untyped:
+            storage.require(name, expressions.family_of(stored.type()), stored.type(), column)
+        columns[name] = expressions.parsed(expressions.pointed(stored, column, part.decimal), column, engine)
+        told = part.absent.get(name)
+        columns[_ABSENT + name] = expressions.absent(stored) if told is None else table[told]
     if schema.unit.column is not None:
         stored = table[names.get(UNIT) or names[schema.unit.column]]
         key = expressions.unit(stored)
@@ -356,13 +393,20 @@ def _cleaned(table: ir.Table, names: Mapping[str, str], schema: Schema, engine: 
         **{name: expressions.bounded(table[name], column) for name, column in schema.columns.items()},
         **{name: table[name] for name in columns if name == UNIT},
         **{RAW + name: table[name] for name in looked_up},
+        **{
+            STATE + name: expressions.state(table[_ABSENT + name], table[name], column)
+            for name, column in schema.columns.items()
+        },
     )
 
 
 def _require_one_type_of_unit(parts: list[Part], schema: Schema) -> None:
     """In another type the same unit may look like another one, and would count twice."""
     name = schema.unit.column
-    if name is not None and len({table[names[name]].type() for table, names in parts if name in names}) > 1:
+    if (
+        name is not None
+        and len({part.table[part.names[name]].type() for part in parts if name in part.names}) > 1
+    ):
         problem = f"The files store the unit {name!r} in different types."
         raise SourceMissing(problem, "Store it in the same type in all of them.", column=name)
 

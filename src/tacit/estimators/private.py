@@ -19,8 +19,9 @@ entry in :mod:`tacit.estimators.registry` makes it known to model files, evaluat
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,8 @@ from tacit import _validate, events
 from tacit.data import given
 from tacit.data.features import Features
 from tacit.data.units import bounded_units
-from tacit.errors import InvalidValue
+from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
+from tacit.estimators.telling import refused_copy, tell_once, telling
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.description import Description, Weight
@@ -46,6 +48,8 @@ Read = Callable[[], tuple[Any, Any, Any]]
 
 CHOSEN = "the parameters of the model were chosen without the data"
 """An assumption of every fit."""
+FOLDS = "which rows were handed to fit depended on no other row; folds by position or by label do depend on some"
+"""An assumption of the fit of a copy, as cross-validation makes them."""
 NEVER_SAVED = ("ledger", "random_state")
 """Parameters that stay out of model files."""
 
@@ -77,6 +81,10 @@ class Recipe:
     """What ε is spent on."""
     notes: tuple[str, ...] = ()
     """Lines for the reader of a plan: what was chosen, and how much noise there will be."""
+    expected: tuple[str, ...] = field(default=(), kw_only=True)
+    """How good the fit can be expected to be, where theory tells from public facts."""
+    doubts: tuple[str, ...] = field(default=(), kw_only=True)
+    """Why, by public facts alone, the fit cannot learn anything; empty where it can."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +99,17 @@ class Planned:
     notes: tuple[str, ...]
     event: events.Event
     kind: str
+    expected: tuple[str, ...] = ()
+    """How good the fit can be expected to be, where theory tells from public facts."""
+    doubts: tuple[str, ...] = ()
+    """Why, by public facts alone, the fit cannot learn anything: ``fit`` warns of it before the charge."""
 
     @classmethod
     def of(cls, public: Public, recipe: Recipe) -> Planned:
         """The part of a plan that may be shown."""
         return cls(
             public.epsilon, public.delta, public.relation, public.unit,
-            recipe.parts, recipe.notes, recipe.event, recipe.kind,
+            recipe.parts, recipe.notes, recipe.event, recipe.kind, recipe.expected, recipe.doubts,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -116,6 +128,8 @@ class PrivateRows:
     """One per row; None where there are none."""
     keep: NDArray[np.bool_] | None
     """The rows that count, so that no unit has too many; None where all do."""
+    weights: NDArray[Any] | None = None
+    """How much each row is to count, as it was handed over; None where no weights were."""
 
     @property
     def used(self) -> int:
@@ -134,6 +148,7 @@ class _Taken:
     targets: NDArray[Any] | None
     units: NDArray[Any] | None
     assumptions: tuple[str, ...]
+    weights: NDArray[Any] | None = None
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -153,6 +168,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Whether ``fit`` needs a target."""
     fits_without_noise: ClassVar[bool] = False
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
+        super().__init_subclass__(**options)
+        score = getattr(cls, "score", None)
+        if score is not None and not hasattr(score, "_tells"):
+            cls.score = telling(score)
+
+    def __sklearn_clone__(self) -> Any:
+        """A copy that is not fitted, with the same ledger, which knows that it is a copy."""
+        made = super().__sklearn_clone__()
+        made._copied = True
+        return made
 
     def _recipe(self, public: Public) -> Recipe:
         """What the fit will do, from parameters and public facts. Refuses what cannot be done."""
@@ -193,13 +221,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, units: Any = None) -> Any:
         """Fit to private rows in memory; the charge is made before they are used.
 
-        Rows with a value that is not finite, or with a target outside what is declared, contribute nothing.
-        ``units`` names the unit of each row, of which at most ``rows_per_unit`` rows, chosen at random,
+        A value that is not finite is missing, and is read by a public rule, as in ``predict``. Rows with a
+        target outside what is declared contribute nothing. ``units`` names the unit of each row, of which at most ``rows_per_unit`` rows, chosen at random,
         are used. In a list, a row of another length than the bounds declare, or than most rows have,
         contributes nothing either.
         """
-        taken = self._taken(X, y, units)
-        return self._fit(taken.described, units is not None, lambda: taken, ())
+        return self._fit_taken(self._taken(X, y, units))
+
+    def _fit_taken(self, taken: _Taken) -> Any:
+        return self._fit(taken.described, taken.units is not None, lambda: taken, ())
 
     def fit_rows(self, features: int | Features, read: Read, *, assumptions: Sequence[str] = ()) -> Any:
         """Fit to private rows that ``read`` fetches, once, and only after the charge.
@@ -222,7 +252,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         source = Source(self.random_state)
         kind = "seeded" if source.seeded else planned.kind
         label = self.label or self._usual_label()
-        with payment.charge(planned.event, label, noise=kind, delta=planned.delta):
+        copied = getattr(self, "_copied", False)
+        if copied:
+            tell_once(payment.ledger is not None)
+        for doubt in planned.doubts:
+            warnings.warn(doubt, CannotLearn, stacklevel=3)
+        try:
+            charge = payment.charge(planned.event, label, noise=kind, delta=planned.delta)
+        except BudgetExceeded as refused:
+            raise (refused_copy(refused) if copied else refused) from None
+        with charge:
             self._forget()
             try:
                 taken = read()
@@ -234,11 +273,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, source)
                 for name, fact in taken.named.items():
                     setattr(self, name, fact)
-                self._carry_out(recipe, PrivateRows(taken.matrix, taken.targets, keep), source)
+                rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights)
+                self._carry_out(recipe, rows, source)
                 self.event_ = planned.event
                 self.guarantee_ = Guarantee(
                     planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-                    (CHOSEN, *taken.assumptions, *assumptions),
+                    (CHOSEN, *taken.assumptions, *assumptions, *((FOLDS,) if copied else ())),
                 )  # fmt: skip
             except BaseException:
                 self._forget()
@@ -254,7 +294,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             delattr(self, name)
         self.__dict__.pop("_evaluations", []).clear()
 
-    def _taken(self, X: Any, y: Any, units: Any) -> _Taken:
+    def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The rows in one form, by their types and shapes alone."""
         width = self._declared_width()
         matrix = given.declared_matrix(X, width)
@@ -268,6 +308,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             given.column("y", y, len(matrix)) if self.supervised else None,
             None if units is None else given.column("units", units, len(matrix)),
             given.assumed(X, width),
+            None if weights is None else given.column("sample_weight", weights, len(matrix)),
         )
 
     def _by_unit(self) -> bool:
@@ -283,8 +324,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _public(self, described: int | Features, payment: Payment) -> Public:
         features = described if isinstance(described, Features) else None
         width = len(features.names) if features is not None else _validate.count("features", described, 1)
-        delta = _validate.delta(self.delta)
-        return Public(self._epsilon(), delta, payment.relation, payment.unit, width, features)
+        epsilon, delta = self._epsilon(), _validate.delta(self.delta)
+        _validate.warn_if_weak(epsilon, delta, getattr(self, "population", None), stacklevel=5)
+        return Public(epsilon, delta, payment.relation, payment.unit, width, features)
 
     def _epsilon(self) -> float:
         if self.fits_without_noise and isinstance(self.epsilon, float) and self.epsilon == math.inf:

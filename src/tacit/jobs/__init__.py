@@ -25,6 +25,7 @@ Each ``plan_…`` takes the same arguments and does everything but spend: its jo
 """
 
 from tacit.jobs.asking import Answered, QueryJob, plan_query, query
+from tacit.jobs.checking import Checked, curator_check
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
 from tacit.jobs.predicting import Predicted, predict
@@ -35,6 +36,7 @@ from tacit.jobs.training import plan_train, train
 __all__ = [
     "Answered",
     "Balance",
+    "Checked",
     "Due",
     "EvaluateJob",
     "FitJob",
@@ -43,6 +45,7 @@ __all__ = [
     "Predicted",
     "QueryJob",
     "Refused",
+    "curator_check",
     "evaluate",
     "fit",
     "plan_evaluate",

@@ -67,7 +67,7 @@ def plan_query(
     delta: float = 0.0,
     dataset: str = "default",
     confidence: float = 0.95,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> QueryJob:
     """Plan :func:`query`: parse the questions, find columns and noise; no row is read, nothing is charged."""

@@ -71,7 +71,7 @@ class FitJob(Job):
         """The columns that are read."""
         return testing.columns_of(self.maker)
 
-    def find(self, delimiter: str, stack: ExitStack) -> None:
+    def find(self, delimiter: str | None, stack: ExitStack) -> None:
         """Find the files and their columns; no row is read."""
         from tacit.data.reading import prepare
 
@@ -155,7 +155,7 @@ def plan_fit(
     test_dataset: str | None = None,
     groups_by: Sequence[str] = (),
     label: str | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> FitJob:
     """Plan :func:`fit`: check what is public, find columns and noise; no row is read, nothing is charged."""

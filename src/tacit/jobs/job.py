@@ -18,6 +18,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from tacit import events
 from tacit.errors import BudgetExceeded, InvalidValue
+from tacit.guarantee import floor
 from tacit.ledger import Ledger, Payment
 
 __all__ = ["Balance", "Due", "Job", "Refused", "Say", "ledger_of", "silent", "warned", "whole"]
@@ -92,11 +93,12 @@ def _after(ledger: Ledger, dues: Sequence[Due]) -> float | None:
     after = first.payment.preview(first.event, delta=first.delta)
     if after is None or not others:
         return after
-    if any(entry.mode == "renyi" for entry in ledger.entries()):
+    if ledger.filter in ("renyi", "gaussian"):
         together = events.Compose(tuple(due.event for due in dues))
         return first.payment.preview(together, delta=sum(due.delta for due in dues))
     total = after + sum(due.epsilon for due in others)
-    return total if total <= ledger.budget.epsilon * (1 + 1e-12) else None
+    fits = sum(due.delta for due in dues) <= ledger.remaining_delta() * (1 + 1e-12)
+    return total if fits and total <= ledger.budget.epsilon * (1 + 1e-12) else None
 
 
 class Refused(BudgetExceeded):
@@ -138,7 +140,8 @@ class Job:
         advice = "Ask for less, with a smaller epsilon=."
         if dues[0].delta and dues[0].epsilon <= balance.remaining:
             advice = (
-                f"ε alone would fit, but charges share the δ = {ledger.budget.delta:g} of the ledger too. "
+                f"ε alone would fit, but charges share the δ = {ledger.budget.delta:g} of the ledger too, of "
+                f"which {float(floor(ledger.remaining_delta(), 6)):g} is left. "
                 "Give each a part of it with delta=, or make a ledger with a larger one."
             )
         return Refused(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidValue
 from tacit.jobs.opening import named_network, opened_model
+from tacit.relations import Unit
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
@@ -38,7 +39,7 @@ def predict(
     source: str | os.PathLike[str],
     *,
     proba: bool = False,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     inputs: str | None = None,
 ) -> Predicted:
     """Predict the target of the rows of a file with a saved model; nothing is charged.
@@ -54,7 +55,7 @@ def predict(
 
 
 def _by_schema(
-    fitted: Any, maker: Preprocessor, model: Path, source: Any, delimiter: str, proba: bool
+    fitted: Any, maker: Preprocessor, model: Path, source: Any, delimiter: str | None, proba: bool
 ) -> Predicted:
     from tacit.data.reading import prepare, private_rows
 
@@ -64,7 +65,7 @@ def _by_schema(
         )
     schema, unused = maker.schema, {maker.target, *maker.exclude}
     columns = [name for name in schema if name not in unused]
-    known = type(schema)({name: schema[name] for name in columns})
+    known = replace(schema, columns={name: schema[name] for name in columns}, population=None, unit=Unit())
     frame = private_rows(prepare(source, known, columns, delimiter=delimiter), known, columns)
     classes = tuple(fitted.classes_) if proba else ()
     if not len(frame):

@@ -142,7 +142,7 @@ class RowTest(ModelTest):
         """The columns that are read."""
         return list(dict.fromkeys([*columns_of(self.maker), *self.groups]))
 
-    def find(self, delimiter: str, stack: ExitStack) -> None:
+    def find(self, delimiter: str | None, stack: ExitStack) -> None:
         """Find the file and its columns; no row is read."""
         from tacit.data.reading import prepare
 
@@ -214,7 +214,7 @@ def plan_evaluate(
     dataset: str = "default",
     groups_by: Sequence[str] = (),
     label: str | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     random_state: int | None = None,
 ) -> EvaluateJob:
     """Plan :func:`evaluate`: load the model, find the columns of the file; no row is read."""

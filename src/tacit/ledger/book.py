@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from tacit import _validate, events
 from tacit.accounting import filters
-from tacit.errors import BudgetExceeded, InvalidValue, LedgerExists, LedgerMissing
+from tacit.errors import InvalidValue, LedgerError, LedgerExists, LedgerMissing
 from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import posting, reading
-from tacit.ledger.budget import Budget, Terms
-from tacit.ledger.entries import Entry, LabelTotal
+from tacit.ledger.budget import FILTERS, Budget, Terms
+from tacit.ledger.chain import DatasetState
+from tacit.ledger.entries import Entry, LabelTotal, Line
 from tacit.ledger.guarding import Opening, find_opening
 from tacit.ledger.location import Location
+from tacit.ledger.refusal import exceeded
 from tacit.ledger.store import Store
 from tacit.ledger.work import Work
 from tacit.relations import Relation, Unit
@@ -49,9 +52,10 @@ class Book:
         relation: Relation | str | None,
         unit: Unit | None,
         dataset: str,
+        filter: str | None,
     ) -> Book:
         """Find the dataset, or create it where a budget is given."""
-        _check_terms(budget, unit)
+        _check_terms(budget, unit, filter)
         check_name("dataset", dataset)
         asked = None if relation is None else Relation.of(relation)
         place = Location.of(location)
@@ -62,7 +66,9 @@ class Book:
         told = asked or Relation.ADD_REMOVE
         wanted = None
         if budget is not None:
-            wanted = Terms(budget, told, unit or Unit(), _filter(budget, told).order)
+            rule = filter or "basic"
+            order = _filter(budget, told).order if rule == "renyi" else None
+            wanted = Terms(budget, told, unit or Unit(), order, rule)
             _create_file(place, dataset, wanted)
         store = Store(place)
         try:
@@ -71,7 +77,9 @@ class Book:
                 terms = posting.create_dataset(store, dataset, wanted)
             if terms is None:
                 raise _unknown(store, dataset)
-            _require_same(place.name, dataset, terms, budget, asked, unit)
+            with store.read() as connection:
+                mode = reading.read_dataset(store, connection, dataset).mode
+            _require_same(place.name, dataset, terms, budget, asked, unit, filter, mode)
             with store.read() as connection:
                 opening = find_opening(store, connection, dataset)
                 store.seen = reading.last_seen(store, connection)
@@ -110,32 +118,20 @@ class Book:
             self.store, self.dataset, self.terms, self.opening, self._filter, request, self._known
         )
         if isinstance(outcome, posting.Refused):
-            raise self._exceeded(request, outcome)
+            shares = reading.label_totals(self.store, self.dataset, outcome.mode)
+            raise exceeded(
+                request.label, self.dataset, self.terms.budget, self._filter, outcome, shares, request.delta
+            )
         self._known = outcome.standing
         return reading.to_entry(self.store, outcome.record, outcome.hash)
 
     def preview(self, event: events.Event, delta: float | None) -> float | None:
         """ε spent in all after a charge for ``event``, or None if it would be refused."""
         standing = self.standing()
-        mode = standing.mode or self.terms.budget.filter
-        admission = self._filter.admit(event, lambda cost: standing.total + cost, mode=mode, delta=delta)
-        return None if admission is None else admission.epsilon
-
-    def _exceeded(self, request: posting.Request, refused: posting.Refused) -> BudgetExceeded:
-        budget = self.terms.budget
-        shares = reading.label_totals(self.store, self.dataset, refused.mode)
-        on = ", ".join(f"{part.label!r} {part.share:.0%}" for part in shares[:5])
-        return BudgetExceeded(
-            f"Charging {request.label!r} would bring {self.dataset!r} to ε = {refused.would_be:.6g}, "
-            f"over its budget of {budget}. Spent so far: ε = {refused.spent:.6g}"
-            + (f" (on {on}{', …' if len(shares) > 5 else ''})" if on else "")
-            + f"; remaining: ε = {max(0.0, budget.epsilon - refused.spent):.6g}.",
-            "Nothing was charged. Ask for less: more noise, fewer steps, fewer questions.",
-            label=request.label,
-            budget=budget,
-            spent=refused.spent,
-            would_be=refused.would_be,
+        admission = self._filter.admit(
+            event, lambda cost: standing.total + cost, mode=standing.mode, delta=delta
         )
+        return None if admission is None else admission.epsilon
 
     def declare(self, scope: str, partitions: Iterable[str]) -> tuple[str, ...]:
         """Declare a scope of disjoint partitions, durably."""
@@ -152,9 +148,33 @@ class Book:
         """ε spent by ``total``, at the budget's δ."""
         return self._filter.spent(total, mode)
 
+    def spent_delta(self, total: filters.Cost, mode: str | None) -> float:
+        """δ spent by ``total``: the sum, or the whole δ of the budget where it states the total."""
+        if mode in ("renyi", "gaussian"):
+            return self.terms.budget.delta if total != filters.Cost() else 0.0
+        return min(total.delta, self.terms.budget.delta)
+
+    def delta_left(self) -> float:
+        """The most δ that further charges may take."""
+        standing = self.standing()
+        return max(0.0, self._filter.delta_for_charges(standing.mode) - standing.total.delta)
+
+    def history(self, last: int | None) -> list[Line]:
+        """The last charges, each with what was spent by then."""
+        entries = self.charges()
+        first = 0 if last is None else max(0, len(entries) - last)
+        state, lines = DatasetState(self.terms), []
+        for number, entry in enumerate(entries):
+            state.add(entry.cost, entry.scope, entry.partition)
+            if number >= first:
+                total = state.total().cost()
+                epsilon, delta = self.epsilon(total, entry.mode), self.spent_delta(total, entry.mode)
+                lines.append(Line(entry, epsilon, delta))
+        return lines
+
     def standing(self) -> reading.Standing:
         """Where the dataset stands."""
-        return reading.standing(self.store, self.dataset)
+        return reading.standing(self.store, self.dataset, self.terms.filter)
 
     def charges(self) -> list[Entry]:
         """Every charge, oldest first."""
@@ -184,6 +204,19 @@ class Book:
         """The whole ledger as lines of JSON."""
         return reading.export(self.store)
 
+    def pickled(self) -> tuple[str, str, tuple[int, str] | None]:
+        """Where the ledger is, its dataset, and the last entry seen: all that a worker process needs."""
+        place = self.store.location
+        if place.url.password is not None or "password" in place.url.query:
+            raise LedgerError(
+                f"The URL of the ledger {place.name} has a password, which does not go into a pickle.",
+                "Leave it out of the URL: PostgreSQL reads PGPASSWORD and ~/.pgpass. Or use n_jobs=1.",
+                location=place.name,
+            )
+        plain = place.path is not None and not place.url.query
+        where = str(place.path.absolute()) if plain and place.path else place.url.render_as_string()
+        return where, self.dataset, self.store.seen
+
 
 def datasets_in(location: str | os.PathLike[str]) -> tuple[str, ...]:
     """The names of the datasets in the ledger at ``location``."""
@@ -204,11 +237,18 @@ def check_name(parameter: str, value: Any) -> str:
     return str(value)
 
 
-def _check_terms(budget: Any, unit: Any) -> None:
+def _check_terms(budget: Any, unit: Any, filter: Any) -> None:
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidValue("budget", budget, "a tacit.Budget", "Write tacit.Budget(epsilon=..., delta=...).")
     if unit is not None and not isinstance(unit, Unit):
         raise InvalidValue("unit", unit, "a tacit.Unit")
+    if filter is not None:
+        _validate.choice("filter", filter, FILTERS)
+    if filter in ("renyi", "gaussian") and budget is not None and budget.delta == 0:
+        raise InvalidValue(
+            "filter", filter, "'basic' where the budget's δ is 0",
+            "Give the budget a δ, such as 1e-6; or leave filter= out: the ε's then add up.",
+        )  # fmt: skip
 
 
 def _filter(budget: Budget, relation: Relation, order: float | None = None) -> filters.BudgetFilter:
@@ -259,8 +299,25 @@ def _require_same(
     budget: Budget | None,
     relation: Relation | None,
     unit: Unit | None,
+    filter: str | None,
+    mode: str | None,
 ) -> None:
-    asked = Terms(budget or terms.budget, relation or terms.relation, unit or terms.unit, terms.order)
+    rule = terms.filter or mode
+    if filter not in (None, rule):
+        told = (
+            f"counts by filter={rule!r}" if rule else "leaves the rule to the first charge, as it was made to"
+        )
+        raise LedgerExists(
+            f"{dataset!r} in the ledger {location} {told}; now filter={filter!r} is asked for.",
+            "The rule is fixed when a ledger is made: open it without filter= to go on, or make another "
+            "ledger for other people's data.",
+            location=location,
+            found=rule,
+            asked=filter,
+        )
+    asked = replace(
+        terms, budget=budget or terms.budget, relation=relation or terms.relation, unit=unit or terms.unit
+    )
     if asked != terms:
         raise LedgerExists(
             f"{dataset!r} in the ledger {location} was opened with {terms}; now {asked} is asked for.",

@@ -127,6 +127,14 @@ class DatasetState:
     sequential: Total = field(default_factory=Total)
     scopes: dict[str, ScopeState] = field(default_factory=dict)
 
+    def add(self, cost: filters.Cost, scope: str | None, partition: str | None) -> None:
+        """Count a charge."""
+        if scope is None:
+            self.sequential += cost
+        else:
+            totals = self.scopes.setdefault(scope, ScopeState(())).totals
+            totals[str(partition)] = totals.get(str(partition), Total()) + cost
+
     def total(self) -> Total:
         """The sequential total and that of every scope."""
         total = self.sequential
@@ -197,15 +205,12 @@ class Replay:
             raise ValueError("unknown kind")
 
     def _charge(self, dataset: DatasetState, record: Record) -> None:
-        if dataset.mode not in (None, record.mode):
-            raise ValueError(f"counted by the {record.mode} filter in a {dataset.mode} dataset")
-        if record.scope is None:
-            dataset.sequential += record.cost()
-        else:
-            scope = dataset.scopes[record.scope]
-            if record.partition not in scope.partitions:
-                raise ValueError(f"{record.partition!r} is no partition of {record.scope!r}")
-            scope.totals[record.partition] = scope.totals.get(record.partition, Total()) + record.cost()
+        rule = dataset.terms.filter or dataset.mode
+        if rule not in (None, record.mode):
+            raise ValueError(f"counted by the {record.mode} filter in a {rule} dataset")
+        if record.scope is not None and record.partition not in dataset.scopes[record.scope].partitions:
+            raise ValueError(f"{record.partition!r} is no partition of {record.scope!r}")
+        dataset.add(record.cost(), record.scope, record.partition)
         dataset.mode = record.mode
         dataset.noise = worse_noise(dataset.noise, str(record.noise))
         dataset.charges += 1

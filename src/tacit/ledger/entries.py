@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tacit.accounting.filters import Cost
     from tacit.ledger.work import Work
 
-__all__ = ["Charge", "Entry", "LabelTotal"]
+__all__ = ["Charge", "Entry", "LabelTotal", "Line"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,15 @@ class Entry:
     version: str
     hash: str
     work: Work | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a ledger's history: a charge, and the ε and δ that were spent in all after it."""
+
+    entry: Entry
+    epsilon: float
+    delta: float
 
 
 @dataclass(frozen=True)

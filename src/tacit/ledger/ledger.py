@@ -21,13 +21,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tacit import events
+from tacit import _validate, events
 from tacit.errors import UnsupportedEvent
 from tacit.guarantee import Guarantee
 from tacit.ledger.budget import Budget
-from tacit.ledger.entries import Charge, Entry, LabelTotal
+from tacit.ledger.entries import Charge, Entry, LabelTotal, Line
 from tacit.ledger.scope import Scope
 from tacit.relations import Relation, Unit
 
@@ -46,8 +46,11 @@ class Ledger:
     - A charge is on disk before the body of ``with ledger.charge(...)`` runs. Whatever happens
       afterwards, exception or crash, it stands.
     - A charge that would overspend the budget raises :class:`tacit.errors.BudgetExceeded`, and
-      nothing is written. Totals are enforced by a privacy filter (Rogers et al. 2016;
-      Feldman and Zrnic 2021), valid although later charges depend on earlier releases.
+      nothing is written. Totals are enforced by a privacy filter, valid although later charges depend on
+      earlier releases. Which one is decided when the ledger is made: ``filter="basic"`` adds up the ε's and
+      δ's of the charges (Rogers et al. 2016); ``"renyi"`` adds up Rényi divergences (Feldman and Zrnic 2021),
+      for many small releases; ``"gaussian"`` adds up μ² of Gaussian differential privacy (Smith and
+      Thakurta 2022), which is tight for Gaussian noise and refuses most other events.
     - Entries are append-only and hash-chained; :meth:`verify` finds whatever was altered.
 
     The ledger counts what it is told: a release made outside a charge is not protected by it.
@@ -66,18 +69,22 @@ class Ledger:
         relation: Relation | str | None = None,
         unit: Unit | None = None,
         dataset: str = "default",
+        filter: str | None = None,
     ) -> Ledger:
         """Open the ledger at a path or database URL, or create it where a budget is given.
 
-        ``budget``, ``relation`` (``add_remove`` unless told) and ``unit`` (a row unless told)
-        are fixed when a dataset is first opened, and may be left out from then on. Given again,
-        they must be the same. A ledger holds any number of datasets, each with its own budget:
+        ``budget``, ``relation`` (``add_remove`` unless told), ``unit`` (a row unless told) and ``filter``,
+        the rule by which charges add up (``basic`` unless told, ``renyi`` or ``gaussian``), are fixed when a
+        dataset is first opened, and may be left out from then on. Given again, they must be the same. A ledger
+        holds any number of datasets, each with its own budget:
         open another by another ``dataset`` name. Datasets must not share people, or the budgets
         of those they share add up.
         """
         from tacit.ledger.book import Book
 
-        return cls(Book.open(location, budget, relation, unit, dataset))
+        if isinstance(budget, Budget):
+            _validate.warn_if_weak(budget.epsilon)
+        return cls(Book.open(location, budget, relation, unit, dataset, filter))
 
     @classmethod
     def datasets_in(cls, location: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -102,6 +109,14 @@ class Ledger:
         return self._book.terms.budget
 
     @property
+    def filter(self) -> str | None:
+        """The rule by which charges add up: ``"basic"``, ``"renyi"`` or ``"gaussian"``.
+
+        None for a ledger of an earlier version that was never charged: its first charge decides.
+        """
+        return self._book.terms.filter or self._book.standing().mode
+
+    @property
     def relation(self) -> Relation:
         """The neighbouring relation under which the budget is promised."""
         return self._book.terms.relation
@@ -123,8 +138,9 @@ class Ledger:
         """Charge for ``event``, at once and durably; enter the result and release inside it.
 
         Raises :class:`tacit.errors.BudgetExceeded` if the budget would be overspent, before
-        anything is touched. ``delta`` is how much of the budget's δ to convert this event at, if
-        the filter has to; ``noise`` is the kind the release is made with, as in
+        anything is touched. ``delta`` is the δ of the release: the event is charged its ε at this δ, if it
+        needs one. An event that needs one and is charged without is given half of the δ that is left, or all
+        of it if it fits only so. ``noise`` is the kind the release is made with, as in
         :data:`tacit.guarantee.NOISE_KINDS`. ``work`` says which steps of a run the entry pays for or
         takes; :class:`tacit.errors.LedgerError`, and nothing charged, if an earlier entry has.
         """
@@ -167,13 +183,14 @@ class Ledger:
     def spent(self) -> Guarantee:
         """What may be promised about all releases charged so far, together.
 
-        ε is the filter's: valid although charges were chosen in view of earlier releases. δ is
-        the budget's. The event lists what was charged, equal events once with their number.
+        ε is the filter's: valid although charges were chosen in view of earlier releases. δ is the sum of
+        the charges' δ's where ``filter`` is ``"basic"``, and otherwise the budget's. The event lists what was
+        charged, equal events once with their number.
         """
         standing = self._book.standing()
         return Guarantee(
             epsilon=self._book.epsilon(standing.total, standing.mode),
-            delta=self.budget.delta,
+            delta=self._book.spent_delta(standing.total, standing.mode),
             event=standing.event,
             relation=self.relation,
             unit=self.unit,
@@ -185,18 +202,18 @@ class Ledger:
         """The tighter promise that holds if every charge had been fixed before the first release.
 
         Composition of mechanisms fixed in advance is cheaper than a filter. It must not be
-        quoted for a study in which a result decided what was asked next.
+        quoted for a study in which a result decided what was asked next. δ is the budget's.
         """
         from tacit import accounting
 
         spent = self.spent()
         try:
-            epsilon = accounting.epsilon(spent.event, spent.delta, relation=spent.relation)
+            epsilon = accounting.epsilon(spent.event, self.budget.delta, relation=spent.relation)
         except UnsupportedEvent:
             epsilon = spent.epsilon
         return Guarantee(
             epsilon=min(epsilon, spent.epsilon),
-            delta=spent.delta,
+            delta=self.budget.delta,
             event=spent.event,
             relation=spent.relation,
             unit=spent.unit,
@@ -208,9 +225,31 @@ class Ledger:
         """The budget's ε less what the filter counts as spent."""
         return max(0.0, self.budget.epsilon - self.spent().epsilon)
 
+    def remaining_delta(self) -> float:
+        """The most δ that further charges may take.
+
+        Where ``filter`` is ``"basic"``, the budget's δ less those of the charges. The other rules need δ to
+        state the total: ``"renyi"`` leaves a quarter of it to charges, ``"gaussian"`` nothing.
+        """
+        return self._book.delta_left()
+
     def entries(self) -> list[Entry]:
         """Every charge to this dataset, oldest first."""
         return self._book.charges()
+
+    def history(self, last: int | None = None) -> list[Line]:
+        """Every charge, or the ``last`` so many, oldest first, each with ε and δ spent in all after it.
+
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+        >>> with Ledger.open(path, budget=Budget(epsilon=1.0)) as ledger:
+        ...     for label in ("age", "income"):
+        ...         with ledger.charge(events.Laplace(4.0), label=label):
+        ...             pass
+        ...     [(line.entry.label, line.entry.cost.epsilon, line.epsilon) for line in ledger.history()]
+        [('age', 0.25, 0.25), ('income', 0.25, 0.5)]
+        """
+        return self._book.history(last)
 
     def work_of(self, run: str) -> list[Entry]:
         """The charges of one run, which say what it has paid for and taken, oldest first."""
@@ -250,6 +289,23 @@ class Ledger:
         """Close the database. Charges already made stand."""
         self._book.store.close()
 
+    def __sklearn_clone__(self) -> Ledger:
+        """The same ledger: scikit-learn copies the parameters of an estimator, and a budget has one owner."""
+        return self
+
+    __copy__ = __sklearn_clone__
+
+    def __deepcopy__(self, known: dict[int, Any]) -> Ledger:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its place, never its contents: whoever unpickles it opens and charges the same ledger.
+
+        Raises :class:`tacit.errors.LedgerError` where the place is a URL with a password, which does not
+        belong into a pickle.
+        """
+        return _reopened, self._book.pickled()
+
     def __enter__(self) -> Ledger:
         return self
 
@@ -258,3 +314,10 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.location!r}, dataset={self.dataset!r}, budget={self.budget!r})"
+
+
+def _reopened(location: str, dataset: str, seen: tuple[int, str] | None) -> Ledger:
+    """The ledger that was pickled. The next charge is refused if it lacks an entry that was there then."""
+    ledger = Ledger.open(location, dataset=dataset)
+    ledger._book.store.seen = seen
+    return ledger

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tacit import events
@@ -86,7 +86,8 @@ class Payment:
                 "Name the unit that the ledger protects, with as many rows: in the schema ([unit] column, "
                 "rows), or with units= and rows_per_unit= for arrays. Or open a ledger for the other unit.",
             )
-        return cls(ledger, wanted, protected)
+        name = protected.name or (None if unit is None else unit.name)
+        return cls(ledger, wanted, replace(protected, name=name))
 
     def charge(
         self, event: events.Event, label: str, *, noise: str, delta: float = 0.0, work: Work | None = None

@@ -72,7 +72,7 @@ class Standing:
     ) -> Standing:
         """Where the dataset of this row stands."""
         scope = _read_scope(store, connection, row.name, request)
-        return cls(parse_total(store, row.total), row.mode or terms.budget.filter, terms.relation, scope)
+        return cls(parse_total(store, row.total), terms.filter or row.mode, terms.relation, scope)
 
     def grown(self, price: filters.Cost, request: Request) -> Total:
         """The total with an entry of this cost."""
@@ -100,11 +100,17 @@ class Posted:
 
 @dataclass(frozen=True)
 class Refused:
-    """A charge refused: ε spent, the ε it would have brought the dataset to, and the mode."""
+    """A charge refused: ε spent, the ε it would have brought the dataset to, the mode, and the sums.
+
+    ``price`` is the last at which it was tried, ``total`` what the sums are without it, ``grown`` with it.
+    """
 
     spent: float
     would_be: float
     mode: str | None
+    price: filters.Cost
+    total: filters.Cost
+    grown: filters.Cost
 
 
 @cache
@@ -248,8 +254,11 @@ def post_charge(
         if before == now:
             break
     tried = [now.total_with(quote.cost, request) for quote in quotes]
-    spent = budget_filter.spent(now.total.cost(), now.mode)
-    return Refused(spent, _cheapest(budget_filter, tried, now.mode), now.mode)
+    total = now.total.cost()
+    would_be = _cheapest(budget_filter, tried, now.mode)
+    return Refused(
+        budget_filter.spent(total, now.mode), would_be, now.mode, quotes[-1].cost, total, tried[-1]
+    )
 
 
 def _quoted(budget_filter: filters.BudgetFilter, standing: Standing, request: Request) -> list[filters.Quote]:

@@ -80,8 +80,8 @@ def last_seen(store: Store, connection: sa.Connection) -> tuple[int, str]:
     return row.entries, row.head
 
 
-def standing(store: Store, dataset: str) -> Standing:
-    """Where the dataset stands, in one snapshot."""
+def standing(store: Store, dataset: str, rule: str | None) -> Standing:
+    """Where the dataset stands, in one snapshot; ``rule`` is how it is counted, where its terms say so."""
     table = schema.entries
     group = (table.c.scope, table.c.partition, table.c.event)
     with store.read() as connection:
@@ -94,7 +94,7 @@ def standing(store: Store, dataset: str) -> Standing:
         ).all()
     total = parse_total(store, row.total)
     scopes = dict.fromkeys(group.scope for group in groups if group.scope is not None)
-    return Standing(total.cost(), row.mode, row.noise, row.charges, _composed(groups), tuple(scopes))
+    return Standing(total.cost(), rule or row.mode, row.noise, row.charges, _composed(groups), tuple(scopes))
 
 
 def read_dataset(store: Store, connection: sa.Connection, dataset: str) -> Any:
@@ -211,7 +211,7 @@ def to_entry(store: Store, record: Record, digest: str) -> Entry:
 def label_totals(store: Store, dataset: str, mode: str | None) -> tuple[LabelTotal, ...]:
     """What was spent on what, the largest share first."""
     table = schema.entries
-    spent = sa.func.sum(table.c.renyi if mode == "renyi" else table.c.epsilon)
+    spent = sa.func.sum(table.c.renyi if mode in ("renyi", "gaussian") else table.c.epsilon)
     with store.read() as connection:
         rows = connection.execute(
             sa.select(table.c.label, sa.func.count().label("charges"), spent.label("spent"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +11,12 @@ from tacit.data.preprocessor import Preprocessor
 from tacit.errors import TacitError
 from tacit.evaluation import Evaluation, evaluations_of
 from tacit.guarantee import Guarantee
-from tacit.ledger import Ledger
+from tacit.ledger import Budget, Entry, Ledger
 from tacit.models.description import Description
 from tacit.models.fitted import description_of, guarantee_of, last_step
+from tacit.relations import Unit
 from tacit.report.membership import Tradeoff, in_words
+from tacit.schema import About, Schema
 
 __all__ = ["Facts", "Spending"]
 
@@ -24,12 +26,13 @@ class Spending:
 
     location: str
     dataset: str
-    budget: str
+    budget: Budget
+    unit: Unit
     spent: float
     remaining: float
-    charges: int
     shares: tuple[tuple[str, int, float], ...]
     """Label, number of charges and share of the cost."""
+    entries: tuple[Entry, ...]
 
     @classmethod
     def of(cls, ledger: Ledger) -> Spending:
@@ -37,12 +40,18 @@ class Spending:
         return cls(
             ledger.location,
             ledger.dataset,
-            str(ledger.budget),
+            ledger.budget,
+            ledger.unit,
             ledger.spent().epsilon,
             ledger.remaining(),
-            len(ledger.entries()),
             tuple((part.label, part.charges, part.share) for part in ledger.by_label()),
+            tuple(ledger.entries()),
         )
+
+    def entry_of(self, guarantee: Guarantee) -> Entry | None:
+        """The last charge for just this event, if there is one."""
+        found = (each for each in reversed(self.entries) if each.event == guarantee.event)
+        return next(found, None)
 
 
 @dataclass(frozen=True)
@@ -56,18 +65,37 @@ class Facts:
     preprocessor: Preprocessor | None
     guarantee: Guarantee
     evaluations: tuple[Evaluation, ...] = field(default=())
+    about: About = field(default_factory=About)
 
     @classmethod
-    def of(cls, model: Any, name: str = "model") -> Facts:
-        """The facts about whatever was fitted: an estimator, a pipeline that ends in one, or a network."""
+    def of(
+        cls,
+        model: Any,
+        name: str = "model",
+        *,
+        unit_name: str | None = None,
+        data: str | None = None,
+        responsible: str | None = None,
+    ) -> Facts:
+        """The facts about whatever was fitted: an estimator, a pipeline that ends in one, or a network.
+
+        ``unit_name`` is what people call one unit, ``data`` names the data in words and ``responsible`` who
+        answers for them; left out, each is what the schema declares, if the model was made by one.
+        """
         first = model.steps[0][1] if hasattr(model, "steps") else None
+        maker = first if isinstance(first, Preprocessor) else None
+        schema = None if maker is None else Schema.of(maker.schema)
+        told = About() if schema is None else schema.about
+        description, promised = description_of(model), guarantee_of(model)
+        called = unit_name or promised.unit.name or (None if schema is None else schema.unit.name)
         return cls(
             name,
             last_step(model),
-            description_of(model),
-            first if isinstance(first, Preprocessor) else None,
-            guarantee_of(model),
+            description,
+            maker,
+            replace(promised, unit=replace(promised.unit, name=called)),
             evaluations_of(model),
+            About(data or told.data, responsible or told.responsible),
         )
 
     @property

@@ -94,7 +94,10 @@ def in_words(guarantee: Guarantee, attack: Tradeoff) -> list[str]:
     """The guarantee of a model, for people who do not read ε."""
     if not math.isfinite(guarantee.epsilon):
         return ["This model was fitted without noise. Nothing is promised to the people in the data."]
-    whom = "one row of the data" if guarantee.unit.column is None else f"all that one {guarantee.unit} adds"
+    unit = guarantee.unit
+    whom = "one row of the data" if unit.column is None else f"all that one {unit.name or unit.column} adds"
+    if unit.name is not None and unit.column is None:
+        whom += f", which is one {unit.name}"
     change = "leave it out" if guarantee.relation == "add_remove" else "replace it by any other"
     apart = f", apart from a probability of δ = {guarantee.delta:g}" if guarantee.delta else ""
     words = [

@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tacit.evaluation import Evaluation
-from tacit.guarantee import Guarantee, ceiling
-from tacit.models.description import CONFIDENCE
+from tacit.report import coefficients
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
-from tacit.report.page import Section, render
+from tacit.report.numbers import capital, counted, ends, number, price, up
+from tacit.report.page import Fold, Section, render
+from tacit.report.summary import MAIN, model_summary
+from tacit.report.wording import protected, tree_of
 
 __all__ = ["model_page"]
 
 FIGURES = {
-    "accuracy": "share of rows whose class is predicted",
-    "auroc": "chance that a row of the second class scores above one of the first",
+    "accuracy": "share of rows whose class is predicted correctly",
+    "auroc": "probability that a row of the second class gets a higher score than one of the first; 0.5 is "
+    "guessing, 1 is best",
     "brier": "mean squared error of the predicted probabilities; 0 is best",
     "calibration error": "how far predicted probabilities are from observed shares; 0 is best",
     "mae": "mean absolute error, in units of the target",
@@ -30,10 +33,7 @@ FIGURES = {
 }
 """What the figures of an evaluation mean."""
 GROUP_FIGURES = ("accuracy", "positive rate", "true positive rate", "false positive rate")
-MAIN = ("auroc", "accuracy", "r2")
-"""The first of these that there is stands for all."""
 MARKS = (0.01, 0.1)
-MOST_BARS = 20
 
 
 def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence[Facts] = ()) -> str:
@@ -47,14 +47,14 @@ def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence
         *_utility(facts),
         *_groups(facts),
         _against_epsilon(facts, others),
-        *_weights(facts),
+        *coefficients.shown(facts),
         *_origin(facts),
         *_network(facts),
-        *_list(facts),
+        *coefficients.listed(facts),
     ]
     title = facts.description.title
     lead = f"A private {title}, {facts.name}: what it promises, what it cost, and how good it is."
-    return render(_capital(title), lead, sections)
+    return render(capital(title), lead, sections, model_summary(facts, spending))
 
 
 def _promise(facts: Facts) -> list[Section]:
@@ -62,22 +62,31 @@ def _promise(facts: Facts) -> list[Section]:
 
     guarantee, attack = facts.guarantee, facts.attack
     noise = {
-        "exact": "exact, from the system's randomness",
-        "float64": "float64, from the system's randomness",
-        "float32": "float32, from the system's randomness",
+        "exact": "from the system's randomness, exact to the bit",
+        "float64": "from the system's randomness, in floating point of 64 bits",
+        "float32": "from the system's randomness, in floating point of 32 bits",
         "seeded": "SEEDED: no privacy",
     }[guarantee.noise]
+    whom = guarantee.unit.name or guarantee.unit.column or "row"
+    change = {
+        "add_remove": f"add_remove: the data with and without one {whom}",
+        "replace_one": f"replace_one: the data with one {whom} replaced by another",
+    }[str(guarantee.relation)]
     numbers = [
-        ["ε", _up(guarantee.epsilon)],
-        ["δ", f"{guarantee.delta:g}"],
-        ["e^ε", _up(math.exp(min(guarantee.epsilon, 700.0))) if facts.private else "∞"],
-        ["relation", str(guarantee.relation)],
-        ["protects", f"one {guarantee.unit}"],
-        ["noise", noise],
+        ("ε", up(guarantee.epsilon)),
+        ("δ", f"{guarantee.delta:g}"),
+        ("e^ε", up(math.exp(min(guarantee.epsilon, 700.0))) if facts.private else "∞"),
+        ("relation", change),
+        ("protects", protected(guarantee.unit)),
+        ("noise", noise),
     ]
     promise = Section("What is promised", facts.words, note=guarantee.statement())
-    event = f"The event, from which ε and δ can be computed anew: {guarantee.event!s:.600}"
-    in_numbers = Section("In numbers", [event], table=(("", ""), numbers))
+    done = Fold(
+        "What was done to the data, step by step",
+        ["This is the event in the model file. ε and δ follow from it, and anybody can compute them again."],
+        tree=tree_of(guarantee.event, guarantee.unit),
+    )
+    in_numbers = Section("In numbers", facts=numbers, fold=done)
     if not facts.private:
         return [promise, in_numbers]
     stated = Tradeoff.of(guarantee, stated_only=True)
@@ -95,8 +104,9 @@ def _promise(facts: Facts) -> list[Section]:
         "The best attack there can be",
         [about],
         table=(("false alarms", "an attack finds at most", "guessing finds"), rates),
-        figure=plots.embedded(drawn),
-        figure_text="The smallest share that an attack can miss, against its share of false alarms.",
+        figure=plots.embedded(
+            drawn, "The smallest share that an attack can miss, against its share of false alarms."
+        ),
     )
     return [promise, in_numbers, *_profile(facts), best]
 
@@ -115,34 +125,28 @@ def _profile(facts: Facts) -> list[Section]:
     drawn = plots.profile_figure(points, (facts.guarantee.epsilon, facts.guarantee.delta))
     return [
         Section(
-            "ε for every δ", [about], figure=plots.embedded(drawn), figure_text="δ against ε, as a curve."
+            "ε for every δ", [about], figure=plots.embedded(drawn, "δ against ε, as a curve.")
         )
     ]
 
 
 def _charged(facts: Facts, spending: Sequence[Spending]) -> list[Section]:
-    paid = [f"The {'run' if facts.is_network else 'fit'}: {_price(facts.guarantee)}."]
+    paid = [("Training" if facts.is_network else "Fit", price(facts.guarantee))]
     for one in facts.evaluations:
-        cost = "free, on rows declared public" if one.guarantee is None else _price(one.guarantee)
-        paid.append(f"{_capital(one.label)}: {cost}.")
-    if not spending:
-        paid.append("No ledger was given to this page.")
-    sections = [Section("What was charged", [" ".join(paid)])]
+        cost = "free, on rows declared public" if one.guarantee is None else price(one.guarantee)
+        paid.append((capital(one.label), cost))
+    unknown = "No ledger was given to this page, so it cannot say what else was spent on the same people."
+    sections = [Section("What was charged", [] if spending else [unknown], facts=paid)]
     for each in spending:
         rows = [[label, str(charges), f"{share:.1%}"] for label, charges, share in each.shares]
         whole = (
             f"In {each.location}, “{each.dataset}” has a budget of {each.budget}. "
-            f"{_capital(_counted(each.charges, 'charge'))} spent ε = {_up(each.spent)} of it in all; "
+            f"{capital(counted(len(each.entries), 'charge'))} spent ε = {up(each.spent)} of it in all; "
             f"ε = {each.remaining:.4g} remains."
         )
         table = (("charged on", "charges", "share of cost"), rows) if rows else None
         sections.append(Section(f"In the ledger: {each.dataset}", [whole], table=table))
     return sections
-
-
-def _price(guarantee: Guarantee) -> str:
-    failure = f", δ = {guarantee.delta:g}" if guarantee.delta else ""
-    return f"ε = {_up(guarantee.epsilon)}{failure}"
 
 
 def _utility(facts: Facts) -> list[Section]:
@@ -166,22 +170,26 @@ def _utility(facts: Facts) -> list[Section]:
         names = [*(name for name in FIGURES if name in one.figures)]
         names += [name for name in one.figures if name not in names and ":" not in name]
         where, noisy = ("public rows", "") if one.guarantee is None else (
-            f"private rows, charged with {_price(one.guarantee)}", "; the privacy noise is included"
+            f"private rows, charged with {price(one.guarantee)}", "; the privacy noise is included"
         )  # fmt: skip
         measured = (
             f"Measured on {where}, to which the model was not fitted. Each interval contains, with "
             f"{one.confidence:.0%} confidence, the value of the figure on the population that the rows are a "
             f"sample of{noisy}.{_baseline(one)}"
         )
-        meanings = "; ".join(f"{name}: {FIGURES[name]}" for name in names if name in FIGURES)
-        rows = [[name, _number(one.figures[name]), _ends(one.intervals[name])] for name in names]
+        meanings = [(name, FIGURES[name]) for name in names if name in FIGURES]
+        rows = [[name, number(one.figures[name]), ends(one.intervals[name])] for name in names]
         sections.append(
             Section(
                 heading,
-                [*expected, measured, f"{_capital(meanings)}."],
+                [*expected, measured],
+                fold=Fold("What these figures mean", facts=meanings) if meanings else None,
                 table=(("", "value", f"{one.confidence:.0%} interval"), rows),
-                figure=plots.embedded(plots.calibration_figure(one.reliability)) if one.reliability else None,
-                figure_text="Observed share against predicted probability.",
+                figure=plots.embedded(
+                    plots.calibration_figure(one.reliability), "Observed share against predicted probability."
+                )
+                if one.reliability
+                else None,
             )
         )
         expected = []
@@ -222,21 +230,21 @@ def _group(one: Evaluation, facts: Facts, column: str) -> Section:
     main = what[0]
     rows = []
     for group in (*groups, "gap"):
-        values = [_number(parts[group].get(name)) for name in what]
+        values = [number(parts[group].get(name)) for name in what]
         name = f"{column}: {main} gap" if group == "gap" else f"{column}={group}: {main}"
         title = "largest gap" if group == "gap" else group
-        rows.append([title, values[0], _ends(one.intervals[name]), *values[1:]])
+        rows.append([title, values[0], ends(one.intervals[name]), *values[1:]])
     known = {group: value for group in groups if (value := parts[group].get(main)) is not None}
     figure = None
     if known:
         intervals = [one.intervals[f"{column}={group}: {main}"] for group in known]
-        title = f"{_capital(main)} by {column}, {one.confidence:.0%} intervals"
-        figure = plots.embedded(plots.interval_figure(list(known), list(known.values()), intervals, title))
+        title = f"{capital(main)} by {column}, {one.confidence:.0%} intervals"
+        drawn = plots.interval_figure(list(known), list(known.values()), intervals, title)
+        figure = plots.embedded(drawn, f"{main} by {column}")
     return Section(
         f"By {column}",
         table=((column, main, "interval", *what[1:]), rows),
         figure=figure,
-        figure_text=f"{main} by {column}",
     )
 
 
@@ -254,7 +262,7 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
         if len({epsilon for epsilon, _ in points}) < 2:
             continue
         rows = [
-            [model, _up(epsilon), _number(value), _ends((low, high))]
+            [model, up(epsilon), number(value), ends((low, high))]
             for (epsilon, model), (value, low, high) in sorted(points.items())
         ]
         drawn = plots.utility_figure([(epsilon, *rest) for (epsilon, _), rest in points.items()], name)
@@ -262,8 +270,7 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
             heading,
             ["Each point is a model of its own, fitted and tested with budget, or tested on public rows."],
             table=(("model", "ε", name, "interval"), rows),
-            figure=plots.embedded(drawn),
-            figure_text=f"{name} against ε",
+            figure=plots.embedded(drawn, f"{name} against ε"),
         )
     alone = (
         "Fewer than two models were tested, so there is no curve. Each further model costs budget of its "
@@ -272,99 +279,29 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
     return Section(heading, [alone])
 
 
-def _weights(facts: Facts) -> list[Section]:
-    from tacit.report import plots
-
-    found, classes = facts.description.weights, facts.description.classes
-    if not found:
-        return []
-    top = found[:MOST_BARS]
-    ends = [(one.low, one.high) for one in top if one.low is not None and one.high is not None]
-    drawn = plots.coefficient_figure(
-        [one.label for one in top],
-        [one.value for one in top],
-        ends if len(ends) == len(top) else None,
-        f"The {len(top)} largest of {len(found)} coefficients",
-    )
-    several = len({one.output for one in found}) > 1
-    label = "the class" if several else str(classes[-1]) if classes else ""
-    kind = "log-odds" if hasattr(facts.model, "predict_proba") else "score"
-    scale = " A category counts 1 where it applies; a number runs from −1 to 1 between its declared bounds."
-    about = (
-        f" The {CONFIDENCE:.0%} intervals include the privacy noise; about "
-        f"{math.ceil(len(found) * (1 - CONFIDENCE))} of the {len(found)} may miss the true coefficient."
-        if ends
-        else " Intervals are not available for this model (tacit fit --interval-share buys some); small "
-        "coefficients may be noise."
-    )
-    what = f"the {kind} of {label}" if label else "the prediction"
-    return [
-        Section(
-            "Coefficients",
-            [f"What each feature adds to {what}.{scale if facts.preprocessor else ''}{about}"],
-            figure=plots.embedded(drawn),
-            figure_text="The largest coefficients as bars.",
-        )
-    ]
-
-
 def _origin(facts: Facts) -> list[Section]:
     if facts.is_network:
         return []
     heading = "What it was made from"
     if facts.preprocessor is None:
         number = getattr(facts.model, "n_features_in_", None)
-        return [] if number is None else [Section(heading, [f"{_counted(number, 'feature')}."])]
-    lines = [[line] for line in facts.preprocessor.describe().splitlines()]
+        return [] if number is None else [Section(heading, [f"{counted(number, 'feature')}."])]
+    *lines, last = facts.preprocessor.describe().splitlines()
+    columns = [(name, done) for name, _, done in (line.rpartition(": ") for line in lines)]
     about = "What is done with each column follows from the schema, and from no row."
-    return [Section(heading, [about], table=(("column",), lines))]
+    return [Section(heading, [about, last], facts=columns)]
 
 
 def _network(facts: Facts) -> list[Section]:
     """Settings and the run, where the model tells of them, and the shapes of a network's tensors."""
     described = facts.description
     shapes = [[name, " × ".join(map(str, shape)) or "1"] for name, shape in described.tensors]
-    run, settings = [list(each) for each in described.run], [list(each) for each in described.facts]
     about = (
         "Each step adds up the clipped per-example gradients and adds noise; nothing else that depends on "
         "the examples is kept."
     )
     return [
-        *([Section("The run", [about], table=(("", ""), run))] if run else []),
-        *([Section("What it is", table=(("", ""), settings))] if settings else []),
+        *([Section("The run", [about], facts=described.run)] if described.run else []),
+        *([Section("What it is", facts=described.facts)] if described.facts else []),
         *([Section("What was trained", table=(("parameter", "shape"), shapes))] if shapes else []),
     ]
-
-
-def _list(facts: Facts) -> list[Section]:
-    found = facts.description.weights
-    if not found:
-        return []
-    bounded = any(one.low is not None for one in found)
-    rows = []
-    for one in found:
-        interval = "" if one.low is None or one.high is None else _ends((one.low, one.high))
-        rows.append([one.label, _number(one.value), *([interval] if bounded else [])])
-    header = ("feature", "coefficient", *(("interval",) if bounded else ()))
-    return [Section("All coefficients, the largest first", table=(header, rows))]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def _up(value: float) -> str:
-    """Four digits, from above, without trailing zeros."""
-    return f"{float(ceiling(value, 4)):g}" if math.isfinite(value) else "∞"
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
-
-
-def _ends(ends: tuple[float, float]) -> str:
-    return " to ".join(map(_number, ends))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.report.membership import percent_up
+from tacit.report.page import Picture
 from tacit.report.planning import Comparison, TrainingCost, rounded_up
 
 __all__ = [
@@ -40,6 +43,24 @@ STYLES = {
 }
 """Colour (Okabe and Ito's, told apart by all), dashes and width, from the bottom to the top of the
 drawing. zCDP and RDP often coincide, and so do PLD and optimal: one is broad, the other dashed."""
+
+INKS = {
+    "#000000": "var(--ink)",
+    "#222222": "var(--ink)",
+    "#555555": "var(--soft)",
+    "#dddddd": "var(--line)",
+    "#ffffff": "var(--paper)",
+    "#0072b2": "var(--blue)",
+    "#56b4e9": "var(--sky)",
+    "#009e73": "var(--green)",
+    "#00684b": "var(--deep)",
+    "#d55e00": "var(--orange)",
+    "#e69f00": "var(--yellow)",
+    "#cc79a7": "var(--pink)",
+}
+"""The colours of drawings, by the names under which a page knows them, light or dark."""
+NARROW = 3.9
+"""The width in inches of a drawing for small screens."""
 
 
 def new_figure(xlabel: str, ylabel: str, *titles: str) -> tuple[Figure, list[Axes]]:
@@ -123,8 +144,8 @@ def attack_figure(
     alarms and a share of misses.
     """
     figure, (axes,) = new_figure(
-        "false alarms: of people not in the data (type I error)",
-        "misses: of people in the data (type II error)",
+        "false alarms, of people not in the data",
+        "misses, of people in the data",
         "No attack does better than the curve",
     )
     axes.plot(
@@ -147,7 +168,7 @@ def attack_figure(
     axes.set_ylim(0, 1.02)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.legend(frameon=False, loc="upper right")
+    figure.legend(frameon=False, loc="outside upper left")
     return figure
 
 
@@ -161,6 +182,7 @@ def profile_figure(points: Sequence[tuple[float, float]], stated: tuple[float, f
         stated, (-12, -3), textcoords="offset points", fontsize=9, ha="right",
     )  # fmt: skip
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlim(0, None)
     return figure
 
@@ -170,12 +192,15 @@ def coefficient_figure(
     values: Sequence[float],
     intervals: Sequence[tuple[float, float]] | None = None,
     title: str = "",
+    pale: Sequence[bool] = (),
 ) -> Figure:
-    """Bars, the first on top; with intervals, as whiskers."""
+    """Bars, the first on top; with intervals, as whiskers; those that are ``pale`` stand back."""
     figure = Figure(figsize=(7.6, 0.9 + 0.27 * max(len(names), 3)), dpi=150, layout="constrained")
     axes = figure.subplots()
     places = range(len(names))
-    axes.barh(places, values, color=["#0072B2" if value > 0 else "#D55E00" for value in values], height=0.72)
+    bars = axes.barh(places, values, color=["#0072B2" if v > 0 else "#D55E00" for v in values], height=0.72)
+    for bar, doubtful in zip(bars, pale, strict=False):
+        bar.set_alpha(0.3 if doubtful else 1.0)
     if intervals is not None:
         axes.hlines(
             places,
@@ -269,8 +294,32 @@ def save(figure: Figure, path: Path) -> None:
         raise TacitError(f"{path} cannot be written: {error.strerror}.", "Name another file.") from error
 
 
-def embedded(figure: Figure) -> str:
-    """A figure as a ``data:`` address, for a page that needs no other file."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+def embedded(figure: Figure, text: str = "") -> Picture:
+    """A figure as SVG inside a page, whose colours follow the page; ``text`` says what is drawn.
+
+    The title becomes the caption. The narrow version is drawn anew for small screens, with letters as large.
+    """
+    panels = figure.get_axes()
+    caption = "; ".join(filter(None, (axes.get_title(loc="left") for axes in panels)))
+    for axes in panels:
+        axes.set_title("", loc="left")
+    wide = _inline(figure, "wide")
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(NARROW, min(height, NARROW) if height > width / 2 else height)
+    return Picture(wide, _inline(figure, "narrow"), caption, text)
+
+
+def _inline(figure: Figure, salt: str) -> str:
+    """SVG that may stand in HTML: no declarations, addresses, metadata or styles, and colours by name."""
+    buffer = io.StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):
+        for text in figure.findobj(Text):
+            text.set_parse_math(False)
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    drawn = buffer.getvalue()
+    drawn = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawn[drawn.index("<svg") :].replace("xlink:href", "href"))
+    drawn = re.sub(r"<(metadata|style)\b.*?</\1>|<!--.*?-->", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", drawn)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
+    drawn = re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda found: INKS.get(found.group(), found.group()), drawn)
+    return re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", drawn).strip()

@@ -125,10 +125,11 @@ class TableQuestions:
 
     @asks(questions.Histogram)
     def histogram(self, column: str, edges: int | Sequence[Any] | None = None, *, epsilon: float,
-                  delta: float = 0.0, where: Where = None, label: str | None = None) -> Release: ...
+                  delta: float = 0.0, by: By = None, where: Where = None,
+                  label: str | None = None) -> Release: ...
 
     @asks(questions.Crosstab)
-    def crosstab(self, columns: str | Sequence[str], *, epsilon: float, delta: float = 0.0,
+    def crosstab(self, columns: str | Sequence[str], *, epsilon: float, delta: float = 0.0, by: By = None,
                  margins: bool = False, where: Where = None, label: str | None = None) -> Release: ...
 
     @asks(questions.Covariance)
@@ -150,6 +151,10 @@ class TableQuestions:
     @asks(questions.Bounds)
     def bounds(self, column: str, *, epsilon: float, delta: float = 0.0, where: Where = None,
                label: str | None = None) -> Release: ...
+
+    @asks(questions.Check)
+    def check(self, columns: Sequence[str] | None = None, *, epsilon: float, delta: float = 0.0,
+              where: Where = None, label: str | None = None) -> Release: ...
 
 
 class BatchQuestions:
@@ -190,11 +195,11 @@ class BatchQuestions:
 
     @asks(questions.Histogram)
     def histogram(self, column: str, edges: int | Sequence[Any] | None = None, *, weight: float = 1.0,
-                  where: Where = None, label: str | None = None) -> Release: ...
+                  by: By = None, where: Where = None, label: str | None = None) -> Release: ...
 
     @asks(questions.Crosstab)
-    def crosstab(self, columns: str | Sequence[str], *, weight: float = 1.0, margins: bool = False,
-                 where: Where = None, label: str | None = None) -> Release: ...
+    def crosstab(self, columns: str | Sequence[str], *, weight: float = 1.0, by: By = None,
+                 margins: bool = False, where: Where = None, label: str | None = None) -> Release: ...
 
     @asks(questions.Covariance)
     def covariance(self, columns: Sequence[str], *, weight: float = 1.0, bounds: Limits = None,
@@ -215,3 +220,7 @@ class BatchQuestions:
     @asks(questions.Bounds)
     def bounds(self, column: str, *, weight: float = 1.0, where: Where = None,
                label: str | None = None) -> Release: ...
+
+    @asks(questions.Check)
+    def check(self, columns: Sequence[str] | None = None, *, weight: float = 1.0, where: Where = None,
+              label: str | None = None) -> Release: ...

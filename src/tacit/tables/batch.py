@@ -61,6 +61,7 @@ class Batch(BatchQuestions):
         self._table = table
         self._epsilon = _validate.epsilon(epsilon)
         self._delta = _validate.delta(delta)
+        _validate.warn_if_weak(self._epsilon, self._delta, table.context.population, stacklevel=4)
         if self._delta > table.ledger.budget.delta:
             raise InvalidValue(
                 "delta", delta, f"at most that of the ledger's budget, {table.ledger.budget.delta}"

@@ -30,6 +30,7 @@ from typing import Any
 
 from tacit import _validate
 from tacit.errors import InvalidValue
+from tacit.tables.checks import Check
 from tacit.tables.language.forms import Chosen, Grouped, OfColumn, OfColumns, OfPairs
 from tacit.tables.language.kinds import COLUMN, EDGES, NUMBERS, SWITCH, WHOLE, argument, plain
 from tacit.tables.language.question import Question, read
@@ -37,6 +38,7 @@ from tacit.tables.language.question import Question, read
 __all__ = [
     "CATALOGUE",
     "Bounds",
+    "Check",
     "Correlation",
     "Count",
     "CountUnits",
@@ -181,15 +183,16 @@ class Median(Chosen):
 
 
 @dataclass(frozen=True)
-class Histogram(Question):
-    """Counts over the categories of a column, or over bins of a numeric one.
+class Histogram(Grouped):
+    """Counts over the categories of a column, or over bins of a numeric one; one histogram for each group.
 
     ``edges`` is a number of equal bins between the bounds, or increasing edges: bins are
-    [e0, e1), …, the last one closed, and values outside are left out. One row is in one bin, so
-    the histogram costs what one count costs.
+    [e0, e1), …, the last one closed, and values outside are left out. One row is in one bin of one
+    group, so that all histograms together cost what one count costs.
 
     Relation: that of the ledger, of one unit.
-    Sensitivity: 1 in ℓ1 and ℓ2, replaced 2 and √2. A person moves k times as much.
+    Sensitivity: 1 in ℓ1 and ℓ2 of the bins of all groups together, replaced 2 and √2. A person moves k times
+    as much.
     Event: Pure(ε); with δ > 0, ZeroConcentrated(ρ).
     Method: discrete Laplace or discrete Gaussian noise on every bin (Dwork, McSherry, Nissim, Smith 2006).
     """
@@ -203,16 +206,16 @@ class Histogram(Question):
 
 
 @dataclass(frozen=True)
-class Crosstab(OfColumns):
-    """A contingency table of any number of columns with public keys.
+class Crosstab(OfColumns, Grouped):
+    """A contingency table of any number of columns with public keys; one table for each group.
 
-    ``margins`` adds the sums, called All. Half of the cost goes to measuring them directly, and
-    least squares makes table and margins consistent: sums over many cells become much more
-    accurate, single cells less so.
+    ``margins`` adds the sums, called All; those of a group are of its own table. Half of the cost goes to
+    measuring them directly, and least squares makes table and margins consistent: sums over many cells become
+    much more accurate, single cells less so.
 
     Relation: that of the ledger, of one unit.
-    Sensitivity: 1 in ℓ1 and ℓ2 of the table and of each margin, replaced 2 and √2. A person moves k times as
-    much.
+    Sensitivity: 1 in ℓ1 and ℓ2 of the tables of all groups together, for a row is in one cell of one group,
+    and so for each margin; replaced 2 and √2. A person moves k times as much.
     Event: Pure(ε); with δ > 0, ZeroConcentrated(ρ); with margins one for the table and one for each of them.
     Method: discrete Laplace or discrete Gaussian noise on every cell; margins by generalised least squares
     (Hay, Rastogi, Miklau, Suciu 2010).
@@ -312,6 +315,7 @@ CATALOGUE: dict[str, type[Question]] = {
         Keys,
         Top,
         Bounds,
+        Check,
     )
 }
 """Every question by the name of its statistic."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
+from tacit.tables.cells.axes import Bins
 from tacit.tables.statistics.postprocess import integer, non_negative
 
 __all__ = ["Answer", "Release"]
@@ -27,7 +28,8 @@ class Answer:
     ``values`` is an array (of no dimension for a scalar); ``interval(confidence, simultaneous)``
     gives two arrays like it; ``show`` turns such an array into the number or table that the user
     sees. ``cells`` says that the values are counts, ``whole`` that the true ones are whole numbers,
-    ``margins`` that the last place along every axis holds sums.
+    ``margins`` that the last place along every axis holds sums, but for the first ``groups`` axes: each
+    group has a table of its own. ``bins`` are those of the last axis of a histogram.
     """
 
     values: Array
@@ -36,6 +38,8 @@ class Answer:
     cells: bool = False
     whole: bool = False
     margins: bool = False
+    groups: int = 0
+    bins: Bins | None = None
 
 
 class Release:
@@ -86,8 +90,8 @@ class Release:
     def non_negative(self) -> Release:
         """The same answer without negative numbers; a table of counts keeps its total.
 
-        Post-processing: the guarantee is untouched. A table becomes the nearest one without
-        negative cells and with the same total, which is no farther from the truth.
+        Post-processing: the guarantee is untouched. A table, of each group if it has groups, becomes the
+        nearest one without negative cells and with the same total, which is no farther from the truth.
         """
         return self._processed(non_negative)
 
@@ -99,9 +103,28 @@ class Release:
         return Release(self.label, self.guarantee, step(self._filled()))
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """One line per number, with its interval: columns ``value``, ``low``, ``high``."""
+        """One line per number, with its interval: columns ``value``, ``low``, ``high``.
+
+        Bins are called as people write them, "25–34"; the index of ``value`` has their edges.
+        """
         low, high = self.interval(confidence)
-        return pd.DataFrame({"value": _long(self.value), "low": _long(low), "high": _long(high)})
+        frame = pd.DataFrame({"value": _long(self.value), "low": _long(low), "high": _long(high)})
+        return self._called(frame)
+
+    def _called(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame with bins called as people write them."""
+        bins = self._filled().bins
+        if bins is None:
+            return frame
+        names = list(frame.index.names)
+        groups = [list(frame.index.get_level_values(level)) for level in range(len(names) - 1)]
+        texts = list(bins.texts()) * (len(frame) // bins.size)
+        frame.index = (
+            pd.MultiIndex.from_arrays([*groups, texts], names=names)
+            if groups
+            else pd.Index(texts, name=names[0])
+        )
+        return frame
 
     def __str__(self) -> str:
         if self._answer is None:
@@ -109,7 +132,7 @@ class Release:
         try:
             shown = self.to_frame()
         except InvalidValue:
-            shown = pd.DataFrame({"value": _long(self.value)})
+            shown = self._called(pd.DataFrame({"value": _long(self.value)}))
         if shown.empty:
             return f"{self.label}: nothing passed the threshold\n{self.guarantee}"
         if len(shown) > 1 or "low" not in shown:

@@ -205,7 +205,7 @@ def open(
     unit: Unit | None = None,
     relation: Relation | str | None = None,
     random_state: int | None = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     memory_limit: str | None = None,
     show_engine_errors: bool = False,
 ) -> Table:
@@ -230,7 +230,7 @@ def open(
         payment.unit,
         RandomSource(random_state),
         known.population,
-        concentrated=ledger.budget.delta > 0 and ledger.budget.filter != "basic",
+        concentrated=ledger.budget.delta > 0 and ledger.filter in ("renyi", None),
     )
     connected = connect(
         source, known, delimiter=delimiter, memory_limit=memory_limit, show_engine_errors=show_engine_errors

@@ -81,12 +81,12 @@ class Account:
 
     def _new(self) -> str:
         """The number of a new run; epochs are not charged one by one where the ledger adds up ε and δ."""
-        entries = self.ledger.entries() if self.ledger is not None and self.plan.charge == "epoch" else ()
-        if any(entry.mode == "basic" for entry in entries):
+        rule = self.ledger.filter if self.ledger is not None and self.plan.charge == "epoch" else None
+        if rule in ("basic", "gaussian"):
             raise InvalidValue(
-                "plan.charge", "epoch", "'run' in a ledger that adds up ε and δ",
-                "Epochs add up well only under a Rényi filter: open another ledger with "
-                "Budget(..., filter='renyi').",
+                "plan.charge", "epoch", f"'run' in a ledger with filter={rule!r}",
+                "Epochs add up well only by their Rényi divergences: make a ledger with "
+                "tacit.Ledger.open(..., filter='renyi').",
             )  # fmt: skip
         return secrets.token_hex(16)
 

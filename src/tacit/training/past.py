@@ -126,7 +126,7 @@ def _marks(model: nn.Module, held: Iterable[Tensor]) -> set[str]:
 
 def _by_content(held: Iterable[Tensor]) -> set[str]:
     prints = np.array([made for made in map(_print, held) if made is not None], np.uint64)
-    found = {run: np.isin(prints, np.array(seen, np.uint64)) for run, seen in _RELEASED.items()}
+    found = {run: np.isin(prints, np.array(seen, np.uint64)) for run, seen in _RELEASED.copy().items()}
     numbers: set[str] = set()
     for place in range(len(prints)):
         runs = [run for run, seen in found.items() if seen[place]]
@@ -138,7 +138,7 @@ def _by_content(held: Iterable[Tensor]) -> set[str]:
 def _with_before(numbers: set[str]) -> tuple[Run, ...]:
     for number in list(numbers):
         numbers |= set(_RUNS[number].before)
-    return tuple(run for number, run in _RUNS.items() if number in numbers)
+    return tuple(run for number, run in _RUNS.copy().items() if number in numbers)
 
 
 def composed(runs: Iterable[Run], delta: float) -> Guarantee:

@@ -104,6 +104,7 @@ class Plan:
             )  # fmt: skip
         self._count_steps()
         self._find_noise()
+        _validate.warn_if_weak(self.epsilon, self.delta, self.population, stacklevel=4)
         if isinstance(self.clipping, Quantile):
             self.clipping.noise_for_sum(self.noise_multiplier, self.batch_size)
 

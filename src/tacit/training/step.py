@@ -21,7 +21,7 @@ from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.gradients.routes import forget
 from tacit.training.gradients.sums import BLOCK
-from tacit.training.isolation.generators import generators_kept
+from tacit.training.isolation.generators import generators_seeded
 from tacit.training.isolation.selftest import check_apart, check_clipping, check_noise, finite_rows
 from tacit.training.noise import Ahead, normal
 from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
@@ -108,8 +108,7 @@ class PrivateStep:
     def release(self, parts: Iterable[Pair]) -> PrivateDiagnostics:
         """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
         # Random layers draw from a generator of their own: how much they draw depends on the batch.
-        with generators_kept(), self.group.whole(self.model):
-            torch.default_generator.manual_seed(self.source.bits(63))
+        with generators_seeded(self.source.bits(63)), self.group.whole(self.model):
             ahead = self._drawn_ahead()
             total, norms, losses = self._summed(parts)
         diagnostics = PrivateDiagnostics(norms, losses, self.clip_norm)

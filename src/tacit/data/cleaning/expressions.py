@@ -11,6 +11,7 @@ types alone.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import ibis
@@ -33,7 +34,20 @@ from tacit.data.cleaning.rule import (
 from tacit.errors import InvalidValue
 from tacit.schema import Column
 
-__all__ = ["accepts", "bounded", "clean", "clip", "parsed", "total", "unit"]
+__all__ = [
+    "absent",
+    "accepts",
+    "bounded",
+    "clean",
+    "clip",
+    "family_of",
+    "parsed",
+    "pointed",
+    "state",
+    "total",
+    "unit",
+    "whole",
+]
 
 _NUMERIC = ("boolean", "integer", "wide", "float", "text", "null")
 _ACCEPTED = {
@@ -46,7 +60,7 @@ _ACCEPTED = {
 }
 
 
-def _family(stored: dt.DataType) -> str:
+def family_of(stored: dt.DataType) -> str:
     """How a stored type is read; ``wide`` types go through float64, ``nested`` ones not at all."""
     if stored.is_boolean():
         return "boolean"
@@ -68,7 +82,7 @@ def _family(stored: dt.DataType) -> str:
 
 def accepts(stored: dt.DataType, column: Column) -> bool:
     """Whether values stored so can be read as the column is declared."""
-    return _family(stored) in _ACCEPTED[kind_of(column)]
+    return family_of(stored) in _ACCEPTED[kind_of(column)]
 
 
 def clean(value: ir.Value, column: Column) -> ir.Value:
@@ -83,7 +97,7 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
 
     ``engine`` may name the backend, which then has less to check of text that is to be a number.
     """
-    family, kind = _family(value.type()), kind_of(column)
+    family, kind = family_of(value.type()), kind_of(column)
     if value.type().is_uuid():
         value = value.cast("string")
     if family == "null":
@@ -106,7 +120,17 @@ def parsed(value: ir.Value, column: Column, engine: str = "") -> ir.Value:
         number = _nearest(value)
     if kind == "boolean":
         return ibis.cases((number == 1, True), (number == 0, False))
-    return _whole(number) if kind == "code" else number
+    return whole(number) if kind == "code" else number
+
+
+def pointed(value: ir.Value, column: Column, decimal: str) -> ir.Value:
+    """Text of a CSV file that is to be a number, with its decimal mark as a point.
+
+    Point and comma change places, so that a point in a file of decimal commas is no decimal point.
+    """
+    if decimal == "." or kind_of(column) not in ("integer", "number", "code", "boolean"):
+        return value
+    return value.translate(",.", ".,") if value.type().is_string() else value
 
 
 def bounded(value: ir.Value, column: Column) -> ir.Value:
@@ -129,6 +153,31 @@ def bounded(value: ir.Value, column: Column) -> ir.Value:
     if missing is None:
         return ibis.ifelse(value.isnan(), ibis.null("float64"), value)
     return ibis.cases((value <= math.inf, value), else_=float(missing))  # type: ignore[arg-type]
+
+
+def absent(value: ir.Value) -> ir.BooleanValue:
+    """Whether a stored value is missing; never NULL."""
+    family = family_of(value.type())
+    if family == "null":
+        return ibis.literal(True)
+    if value.type().is_string():
+        return value.isnull() | (_stripped(value) == "").fill_null(False)
+    return (value.isnull() | value.isnan()).fill_null(True) if family == "float" else value.isnull()
+
+
+def state(missing: ir.BooleanValue, parsed: ir.Value, column: Column) -> ir.IntegerValue:
+    """How far a value is what is declared, from whether it is missing and what it was read as; never NULL.
+
+    0: it is; 1: it is missing; 2: it is outside of the bounds or categories; 3: it is not of the type.
+    """
+    unread = parsed.isnull() | parsed.isnan() if parsed.type().is_floating() else parsed.isnull()
+    branches = [(missing, 1), (unread, 3)]
+    if coded(column):
+        branches.append((bounded(parsed, replace(column, other=None, missing=None)).isnull(), 2))
+    elif column.bounds is not None:
+        value = parsed.floor() if column.type == "integer" and parsed.type().is_floating() else parsed
+        branches.append(((value < column.bounds[0]) | (value > column.bounds[1]), 2))
+    return ibis.cases(*((yes, ibis.literal(place, "int8")) for yes, place in branches), else_=0).cast("int8")
 
 
 def clip(value: ir.Value, lower: Any, upper: Any, missing: Any = None) -> ir.Value:
@@ -164,7 +213,7 @@ def unit(value: ir.Value) -> ir.Value | None:
     one zero and without NaN; decimals, dates and whole numbers beyond int64 are their digits. Times are
     refused: engines write two of them alike where clocks are turned back.
     """
-    family = _family(value.type())
+    family = family_of(value.type())
     if family in ("integer", "boolean"):
         return value.cast("int64")
     if family == "text":
@@ -221,7 +270,7 @@ def _truth(text: ir.StringValue) -> ir.BooleanValue:
     return ibis.cases((word.isin(TRUE), True), (word.isin(FALSE), False))
 
 
-def _whole(number: ir.NumericValue) -> ir.IntegerValue:
+def whole(number: ir.NumericValue) -> ir.IntegerValue:
     """Whole numbers below 2⁵³ in size as int64, everything else NULL."""
     if number.type().is_integer():
         whole = number.cast("int64")
@@ -234,9 +283,9 @@ def _whole(number: ir.NumericValue) -> ir.IntegerValue:
 
 def _as_text(value: ir.Value, family: str) -> ir.StringValue:
     if family in ("float", "wide"):
-        value = _whole(_nearest(value))
+        value = whole(_nearest(value))
     elif family == "integer":
-        value = _whole(value)
+        value = whole(value)
     written = value.cast("string")
     return ibis.cases((value.between(FIRST_DAY, LAST_DAY), written)) if family == "date" else written
 

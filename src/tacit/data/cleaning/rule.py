@@ -11,7 +11,8 @@ A value is first read, and then bounded. How it is read, by declared type; what 
     a real number, as float64: the nearest one, ±∞ beyond the largest. True is 1 and False is 0; a complex
     number without imaginary part is real. NaN is missing.
 ``boolean``
-    true and false, the numbers 1 and 0, and the words ``true``, ``1``, ``false`` and ``0`` in any case.
+    true and false, the numbers 1 and 0, and in any case the words ``true``, ``t``, ``yes``, ``y``, ``1`` and
+    ``false``, ``f``, ``no``, ``n``, ``0``.
 ``date``
     a day; of a time the day (in UTC if it has a zone); of text the YYYY-MM-DD that it starts with, alone or
     before a blank or a ``T``. Days before the year 1 and after 9999 are the first and the last day of these.
@@ -21,9 +22,11 @@ A value is first read, and then bounded. How it is read, by declared type; what 
     whole numbers below 2⁵³ in size.
 
 Text is a number if it is written in decimal digits with or without sign, point and exponent, or is
-``inf`` or ``infinity``: :data:`NUMBER`. Surrounding :data:`BLANKS` do not count. Empty or blank text is
-missing; no other word is ("NA" is a category like any other, and no number). Numbers become text or
-whole-number categories only below 2⁵³ in size, where a number stored as a float is still the one meant.
+``inf`` or ``infinity``: :data:`NUMBER`. In a CSV file whose schema declares the comma as its decimal mark,
+comma and point change places first: ``1,5`` is a number and ``1.5`` is none. Surrounding :data:`BLANKS` do
+not count. Empty or blank text is missing; no other word is ("NA" is a category like any other, and no
+number). Numbers become text or whole-number categories only below 2⁵³ in size, where a number
+stored as a float is still the one meant.
 All other complex numbers, bytes, durations, times of the day and collections are missing.
 
 How it is bounded, in this order:
@@ -65,7 +68,7 @@ __all__ = [
 BLANKS = " \t\n\r\v\f"
 """The characters that do not count around text."""
 
-TRUE, FALSE = ("true", "1"), ("false", "0")
+TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 """The words for truth values, in lower case."""
 
 NUMBER = "[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)"

@@ -150,8 +150,8 @@ class _Gradient:
 
     def __call__(self, point: Pair) -> Array:
         total = self.penalty * point[0] + self.penalty * point[1] + self.tilt
-        for x, y in self.rows.blocks():
-            slopes = self._slopes(_scores(x, point), y)
+        for x, y, w in self.rows.weighted():
+            slopes = w * self._slopes(_scores(x, point), y)
             for output in range(slopes.shape[1]):
                 terms = np.ascontiguousarray((x * slopes[:, output : output + 1]).T)
                 total[:, output] += terms.sum(axis=1)
@@ -165,14 +165,14 @@ class _Gradient:
         """
         total = self.penalty * theta + self.tilt
         count = blocks = 0
-        for x, y in self.rows.blocks():
-            slopes = self.loss.slope(x @ theta, y)
+        for x, y, w in self.rows.weighted():
+            slopes = w * self.loss.slope(x @ theta, y)
             whole = len(x) // PIECE * PIECE
             pieces = x[:whole].reshape(-1, PIECE, x.shape[1]).transpose(0, 2, 1)
             total = total + (pieces @ slopes[:whole].reshape(-1, PIECE, slopes.shape[1])).sum(axis=0)
             total = total + x[whole:].T @ slopes[whole:]
             count, blocks = count + len(x), blocks + 1
-        length, summed = _norm(theta), 2 * PIECE + BLOCK / PIECE + 2 * blocks + 16
+        length, summed = _norm(theta), 2 * PIECE + BLOCK / PIECE + 2 * blocks + 18
         each = summed * self.loss.lipschitz + self.loss.curvature * ((len(theta) + 4) * length + 4)
         rest = float(self.penalty.max()) * length + _norm(self.tilt)
         return total, UNIT * (count * each + (4 + 2 * blocks) * rest)

@@ -26,6 +26,9 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     released = (*LinearModel.released, "classes_")
     predicts_from = (*LinearModel.predicts_from, "classes_")
 
+    def _labels(self) -> list[Any]:
+        return declared_classes(self.classes)
+
     def _targets(self, y: NDArray[Any]) -> Array:
         classes = declared_classes(self.classes)
         numbers = places(y, classes)
@@ -88,6 +91,13 @@ class LogisticRegression(LinearClassifier):
         who is protected from what; the units of the rows are given to ``fit``.
     ``ledger``, ``label``
         where it is charged, and under which name.
+    ``class_weight``, ``weight_bound``
+        how much the rows of each class count, ``{label: weight}``, 1 for a label that is left out; or
+        ``"balanced"``, inversely to the sizes of the classes, which a twentieth of ε buys (the rarest class
+        counts 1). ``sample_weight`` of ``fit`` is clipped to [0, ``weight_bound``], which is public. One row
+        moves the weighted objective by at most the largest weight times what it moves it without weights, and
+        the noise grows with that weight (:mod:`tacit.estimators.linear.weights` has the argument for every
+        place of noise): rows that weigh less than the heaviest are drowned by so much more noise.
     ``interval_share``
         the part of ε that buys standard errors, ``coef_error_`` and ``intercept_error_``, which include
         sampling and privacy noise (for two classes).
@@ -107,8 +117,9 @@ class LogisticRegression(LinearClassifier):
         population: int | str | None = None, C: float | None = None, fit_intercept: bool = True,
         relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None, label: str | None = None,
         slope: float | None = None, interval_share: float = 0.0, verbose: bool = False,
-        random_state: int | None = None,
+        random_state: int | None = None, class_weight: Any = None, weight_bound: float = 1.0,
     ) -> None:  # fmt: skip
+        self.class_weight, self.weight_bound = class_weight, weight_bound
         self.slope, self.interval_share, self.population = slope, interval_share, population
         self.epsilon, self.delta, self.noise, self.classes = epsilon, delta, noise, classes
         self.bounds, self.norm, self.C, self.fit_intercept = bounds, norm, C, fit_intercept
@@ -166,7 +177,9 @@ class LinearSVC(LinearClassifier):
         population: int | str | None = None, C: float | None = None, fit_intercept: bool = True,
         corner: float = 0.5, relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None,
         label: str | None = None, verbose: bool = False, random_state: int | None = None,
+        class_weight: Any = None, weight_bound: float = 1.0,
     ) -> None:  # fmt: skip
+        self.class_weight, self.weight_bound = class_weight, weight_bound
         self.epsilon, self.delta, self.noise, self.classes = epsilon, delta, noise, classes
         self.bounds, self.norm, self.C, self.fit_intercept = bounds, norm, C, fit_intercept
         self.relation, self.rows_per_unit, self.ledger, self.label = relation, rows_per_unit, ledger, label

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
+from tacit.data import given
 from tacit.data.arithmetic import products
 from tacit.data.features import Features, box
 from tacit.errors import InvalidValue
@@ -21,7 +22,15 @@ from tacit.estimators.linear.curvature import CurvaturePurchase, weight_covarian
 from tacit.estimators.linear.losses import Loss
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise.place import Noise, Place, Problem
-from tacit.estimators.linear.rows import ScaledRows, Space
+from tacit.estimators.linear.rows import ScaledRows, Space, complete
+from tacit.estimators.linear.weights import (
+    CLASS_SHARE,
+    ClassPurchase,
+    class_weights,
+    exact_balance,
+    largest_weight,
+    row_weights,
+)
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.purchases import Purchases
 from tacit.models.description import Weight
@@ -46,6 +55,8 @@ class LinearRecipe(Recipe):
     """None where there is to be no noise."""
     bought: Purchases | None = None
     curvature: CurvaturePurchase | None = None
+    sizes: ClassPurchase | None = None
+    """The purchase of the sizes of the classes, where their weights are to be balanced."""
 
 
 class LinearModel(PrivateEstimator):
@@ -76,26 +87,76 @@ class LinearModel(PrivateEstimator):
         """Where noise enters, with its settings."""
         return places.noise_of(self.noise)
 
+    def fit(self, X: Any, y: Any = None, units: Any = None, sample_weight: Any = None) -> Any:
+        """Fit to private rows in memory; the charge is made before they are used.
+
+        A value that is not finite is missing, and counts as the middle of its bounds (as 0 where only a norm
+        is known), as in ``predict``; a row without any value, or with a target outside what is declared,
+        contributes nothing. ``units`` names the unit of each row, of which at most ``rows_per_unit`` rows,
+        chosen at random, are used. ``sample_weight`` says how much each row counts; weights are clipped to
+        [0, ``weight_bound``]. In a list, a row of another length than the bounds declare, or than most rows
+        have, contributes nothing either.
+        """
+        if sample_weight is None and self.weight_bound != 1:
+            advice = "Hand weights over, or leave weight_bound= out: every row would count as much as the bound."
+            raise InvalidValue("weight_bound", self.weight_bound, "1 without sample_weight", advice)
+        if sample_weight is not None and (getattr(self, "interval_share", 0.0) or self._residuals()):
+            needed = "left out where standard errors are bought: those of weighted rows are not known"
+            raise InvalidValue("sample_weight", "given", needed)
+        return self._fit_taken(self._taken(X, y, units, sample_weight))
+
+    def _residuals(self) -> bool:
+        """Whether standard errors come with the statistics."""
+        return bool(getattr(self._noise(), "residuals", False))
+
+    def _class_weights(self) -> Array | None:
+        """The declared weight of each class, where there are some."""
+        if getattr(self, "class_weight", None) is None:
+            return None
+        if getattr(self, "interval_share", 0.0):
+            raise InvalidValue("class_weight", self.class_weight, "left out where interval_share= is given")
+        return class_weights(self.class_weight, self._labels())
+
+    def _labels(self) -> list[Any]:
+        """The declared classes, none for a number."""
+        return []
+
+    def _balanced(self) -> bool:
+        return isinstance(getattr(self, "class_weight", None), str) and self._class_weights() is None
+
     def _recipe(self, public: Public) -> LinearRecipe:
         noise, space = self._noise(), self._space(public.features, public.width)
         if math.isinf(public.epsilon):
             return LinearRecipe(events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), space)
-        others = self._other_shares(noise)
+        others = dict(self._other_shares(noise))
+        sizes, costs = None, ()
+        if self._balanced():
+            others["classes"] = CLASS_SHARE
+            spent = CLASS_SHARE * public.epsilon
+            sizes = ClassPurchase(spent, tuple(self._labels()), public.relation, public.unit)
         bought = Purchases.of(public, population=self.population, bounds=self.bounds, others=others)
         problem = Problem(
             self._loss(), space.width, bought.epsilon, bought.delta, public.relation, public.unit,
-            penalty=self._penalty(space), population=self._planned_population(),
+            penalty=self._weighed(self._penalty(space)), population=self._planned_population(),
             intercept=space.intercept > 0,
         )  # fmt: skip
         place = noise.place(problem)
         curvature, costs = None, bought.costs
+        if sizes is not None:
+            costs = (*costs, sizes.event)
         if "intervals" in others:
             share = others["intervals"]
             curvature = CurvaturePurchase(share * public.epsilon, share * public.delta, problem)
             costs = (*costs, curvature.event)
         event = events.Compose((place.event, *costs)) if costs else place.event
         parts = ((noise.name, bought.epsilon), *bought.parts)
-        return LinearRecipe(event, place.kind, parts, tuple(place.notes), space, place, bought, curvature)
+        notes = tuple(place.notes)
+        return LinearRecipe(event, place.kind, parts, notes, space, place, bought, curvature, sizes)
+
+    def _weighed(self, penalty: float | None) -> float | None:
+        """λ beside weights that were divided by their bound."""
+        bound = largest_weight(self.weight_bound, self._class_weights())
+        return None if penalty is None else penalty / bound
 
     def _other_shares(self, noise: Noise) -> Mapping[str, float]:
         """The part of ε that buys standard errors."""
@@ -162,13 +223,27 @@ class LinearModel(PrivateEstimator):
             population = recipe.bought.buy_population(rows, source)
             if population is not None:
                 place = place.for_population(population)
-        scaled = ScaledRows(rows.matrix, self._targets(np.asarray(rows.targets)), space, rows.keep)
+        targets = np.asarray(rows.targets)
+        counted = self._row_weights(recipe, rows, targets, source)
+        scaled = ScaledRows(rows.matrix, self._targets(targets), space, rows.keep, counted)
         weights = self._without_noise(scaled, space) if place is None else place.solve(scaled, source)
         covariance = self._covariance(recipe, place, scaled, weights, source)
         self._keep(*space.unscaled(weights))
         self.bounds_ = None if self.bounds is None else np.array([space.lower, space.upper])
         if covariance is not None:
             self._keep_errors(space, covariance)
+
+    def _row_weights(
+        self, recipe: LinearRecipe, rows: PrivateRows, targets: NDArray[Any], source: Source
+    ) -> Array | None:
+        """How much each row counts, from 0 to 1; None where all count alike."""
+        classes = self._class_weights()
+        if recipe.sizes is not None:
+            classes = recipe.sizes.buy(targets, rows.keep, source)
+        elif self._balanced():
+            classes = exact_balance(targets, self._labels())
+        of_row = None if classes is None else given.places(targets, self._labels())
+        return row_weights(len(rows.matrix), rows.weights, float(self.weight_bound), classes, of_row)
 
     def _covariance(
         self, recipe: LinearRecipe, place: Place | None, rows: ScaledRows, weights: Array, source: Source
@@ -192,7 +267,8 @@ class LinearModel(PrivateEstimator):
 
     def _without_noise(self, rows: ScaledRows, space: Space) -> Array:
         chosen = self._penalty(space)
-        penalty = np.full(rows.width, self.usual_penalty / space.radius**2 if chosen is None else chosen)
+        chosen = self._weighed(self.usual_penalty / space.radius**2 if chosen is None else chosen)
+        penalty = np.full(rows.width, chosen)
         if space.intercept > 0:
             penalty[-1] = 0.0
         tilt = np.zeros((rows.width, rows.outputs))
@@ -201,12 +277,29 @@ class LinearModel(PrivateEstimator):
     def _scores(self, X: Any) -> Array:
         """The scores of each row, from that row alone: attributes with an axis for rows raise."""
         check_is_fitted(self, "coef_")
-        matrix = validate_data(self, X, dtype="numeric", reset=False, accept_sparse=False)
-        if self.bounds_ is not None:
-            matrix = np.clip(matrix, *np.reshape(self.bounds_, (2, matrix.shape[1])))
+        matrix = self._complete(X)
         weights = np.atleast_2d(self.coef_).T
         constants = np.broadcast_to(self.intercept_, weights.shape[1:])
         return np.asarray(products(matrix, weights) + constants)
+
+    def _complete(self, X: Any) -> Array:
+        """Rows of numbers as ``fit`` reads them: not finite is the middle of the bounds, then they are clipped.
+
+        Nothing is read from text here; a frame of text, unlike one with missing numbers, is refused.
+        """
+        found = validate_data(
+            self, X, dtype="numeric", reset=False, accept_sparse=False, ensure_all_finite=False
+        )
+        matrix = np.array(found, dtype=np.float64)
+        middle = np.zeros(matrix.shape[1])
+        if self.bounds_ is None:
+            complete(matrix, middle)
+            return matrix
+        lower, upper = np.reshape(self.bounds_, (2, matrix.shape[1]))
+        if self.norm is None:
+            middle = lower / 2 + upper / 2
+        complete(matrix, middle)
+        return np.asarray(np.clip(matrix, lower, upper))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return (("noise", self._noise().name), ("features", str(self.n_features_in_)))
@@ -232,8 +325,10 @@ class LinearModel(PrivateEstimator):
         return (values - width).tolist(), (values + width).tolist()
 
     def _to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """As the skeleton does, with typed noise as its name and settings."""
+        """As the skeleton does, with typed noise as its name and settings, and weights of classes as pairs."""
         state, arrays = super()._to_saved()
+        if isinstance(state["params"].get("class_weight"), Mapping):
+            state["params"]["class_weight"] = [list(pair) for pair in self.class_weight.items()]
         if isinstance(self.noise, Noise):
             state["params"]["noise"] = self.noise.to_dict()
         return state, arrays
@@ -241,6 +336,8 @@ class LinearModel(PrivateEstimator):
     @classmethod
     def _from_saved(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
         params = dict(state["params"])
+        if isinstance(params.get("class_weight"), (list, tuple)):
+            params["class_weight"] = dict(map(tuple, params["class_weight"]))
         if isinstance(params.get("noise"), Mapping):
             params["noise"] = places.noise_from_dict(params["noise"])
         return super()._from_saved({**state, "params": params}, arrays)

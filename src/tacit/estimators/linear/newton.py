@@ -44,8 +44,8 @@ each is easier than the next."""
 class Data(Protocol):
     """Rows and their targets, block by block."""
 
-    def blocks(self) -> Iterator[tuple[Array, Array]]:
-        """(rows, targets)."""
+    def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
+        """(rows, targets, weights)."""
 
     def __len__(self) -> int: ...
 
@@ -57,8 +57,8 @@ class _OneOutput:
     rows: ScaledRows
     output: int
 
-    def blocks(self) -> Iterator[tuple[Array, Array]]:
-        return ((x, y[:, self.output : self.output + 1]) for x, y in self.rows.blocks())
+    def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
+        return ((x, y[:, self.output : self.output + 1], w) for x, y, w in self.rows.weighted())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -163,8 +163,8 @@ class _Objective:
     def __call__(self, theta: Array) -> Array:
         """∇J."""
         gradient = self.penalty * theta + self.tilt
-        for x, y in self.rows.blocks():
-            gradient = gradient + x.T @ self.loss.slope(x @ theta, y)
+        for x, y, w in self.rows.weighted():
+            gradient = gradient + x.T @ (w * self.loss.slope(x @ theta, y))
         return gradient
 
     def size(self, theta: Array) -> float:
@@ -188,8 +188,8 @@ class _Objective:
         """One Cholesky factor per output; outputs do not mix."""
         width, outputs = theta.shape
         hessians = [np.diag(np.broadcast_to(self.penalty[:, 0], (width,)).copy()) for _ in range(outputs)]
-        for x, y in self.rows.blocks():
-            weights = self.loss.weights(x @ theta, y)
+        for x, y, w in self.rows.weighted():
+            weights = w * self.loss.weights(x @ theta, y)
             for k in range(outputs):
                 root = x * np.sqrt(weights[:, k : k + 1])
                 hessians[k] += root.T @ root
@@ -199,12 +199,12 @@ class _Objective:
         """One Cholesky factor for all outputs, which mix by diag(p) − ppᵀ."""
         width, outputs = theta.shape
         hessian = np.diag(np.repeat(self.penalty[:, 0], outputs))
-        for x, y in self.rows.blocks():
+        for x, y, w in self.rows.weighted():
             p = self.loss.slope(x @ theta, np.zeros_like(y))
             for k in range(outputs):
                 for m in range(outputs):
                     weights = p[:, k] * ((k == m) - p[:, m])
-                    hessian[k::outputs, m::outputs] += x.T @ (weights[:, None] * x)
+                    hessian[k::outputs, m::outputs] += x.T @ (w * weights[:, None] * x)
         return _solve(hessian, -gradient.ravel()).reshape(width, outputs)
 
     def _by_products(self, theta: Array, gradient: Array, accuracy: float) -> Array:
@@ -213,14 +213,14 @@ class _Objective:
     def _product(self, theta: Array) -> Callable[[Array], Array]:
         def times(direction: Array) -> Array:
             result = self.penalty * direction
-            for x, y in self.rows.blocks():
+            for x, y, w in self.rows.weighted():
                 scores, along = x @ theta, x @ direction
                 if isinstance(self.loss, Softmax):
                     p = self.loss.slope(scores, np.zeros_like(scores))
                     along = p * (along - (p * along).sum(axis=1, keepdims=True))
                 else:
                     along = self.loss.weights(scores, y) * along
-                result = result + x.T @ along
+                result = result + x.T @ (w * along)
             return np.asarray(result)
 
         return times
@@ -228,13 +228,13 @@ class _Objective:
     def _preconditioner(self, theta: Array) -> Array:
         """The diagonal of the Hessian."""
         diagonal = np.broadcast_to(self.penalty, theta.shape).copy()
-        for x, y in self.rows.blocks():
+        for x, y, w in self.rows.weighted():
             scores = x @ theta
             if isinstance(self.loss, Softmax):
                 p = self.loss.slope(scores, np.zeros_like(scores))
-                diagonal += np.square(x).T @ (p * (1 - p))
+                diagonal += np.square(x).T @ (w * p * (1 - p))
             else:
-                diagonal += np.square(x).T @ self.loss.weights(scores, y)
+                diagonal += np.square(x).T @ (w * self.loss.weights(scores, y))
         return np.maximum(diagonal, 1e-12)
 
 

@@ -30,7 +30,11 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     ``target_bounds``
         (lower, upper) of the target, publicly known; targets outside are clipped, and one that is not finite
-        makes its row contribute nothing. Parameters otherwise as in :class:`LogisticRegression`. With
+        makes its row contribute nothing.
+    ``weight_bound``
+        the public bound to which ``sample_weight`` of ``fit`` is clipped. A row of weight w moves the released
+        sums by w/``weight_bound`` of what a row can, so the noise is that of rows that all weigh the most
+        (:mod:`tacit.estimators.linear.weights`). Parameters otherwise as in :class:`LogisticRegression`. With
         ``noise=noise.Statistics(residuals=True)`` there are standard errors, ``coef_error_`` and
         ``intercept_error_``.
 
@@ -49,8 +53,9 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         target_bounds: Any = None, bounds: Any = None, norm: float | None = None,
         population: int | str | None = None, fit_intercept: bool = True, relation: str = "add_remove",
         rows_per_unit: int = 1, ledger: Any = None, label: str | None = None, verbose: bool = False,
-        random_state: int | None = None,
+        random_state: int | None = None, weight_bound: float = 1.0,
     ) -> None:  # fmt: skip
+        self.weight_bound = weight_bound
         self.epsilon, self.delta, self.noise, self.target_bounds = epsilon, delta, noise, target_bounds
         self.bounds, self.norm, self.population = bounds, norm, population
         self.fit_intercept, self.relation, self.rows_per_unit = fit_intercept, relation, rows_per_unit
@@ -106,13 +111,13 @@ class Ridge(LinearRegression):
         noise: str | Noise = "statistics", target_bounds: Any = None, bounds: Any = None,
         norm: float | None = None, population: int | str | None = None, fit_intercept: bool = True,
         relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None, label: str | None = None,
-        verbose: bool = False, random_state: int | None = None,
+        verbose: bool = False, random_state: int | None = None, weight_bound: float = 1.0,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon, delta, noise=noise, target_bounds=target_bounds, bounds=bounds, norm=norm,
             population=population, fit_intercept=fit_intercept, relation=relation,
             rows_per_unit=rows_per_unit, ledger=ledger, label=label, verbose=verbose,
-            random_state=random_state,
+            random_state=random_state, weight_bound=weight_bound,
         )  # fmt: skip
         self.alpha = alpha
 

@@ -1,7 +1,9 @@
 """The private rows, scaled by public facts: clipped to bounds and norm, with an intercept, of length ≤ 1.
 
 A scaled row is (x, intercept)/R, R being its public norm bound, so that its ℓ2 norm is at most 1. How a row
-is scaled depends on that row alone, and no value in it raises an error.
+is scaled depends on that row alone, and no value in it raises an error. A value that is not finite is missing,
+and counts as the middle of its bounds, in ``fit`` and in ``predict``, as a missing value does in a
+:class:`~tacit.data.preprocessor.Preprocessor`; a row without any finite value says nothing, and counts nothing.
 """
 
 from __future__ import annotations
@@ -70,11 +72,11 @@ class Space:
         return self.lower.size + (self.intercept > 0)
 
     def scaled(self, block: NDArray[Any]) -> Array:
-        """The scaled rows of raw rows; a row with a value that is not finite is all zeros."""
+        """The scaled rows of raw rows; a row without any value that is finite is all zeros."""
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             raw = np.array(block, dtype=np.float64, order="C")
-            finite = np.isfinite(raw).all(axis=1)
-            raw[~finite] = 0.0
+            finite = np.isfinite(raw).any(axis=1) if raw.shape[1] else np.ones(len(raw), dtype=bool)
+            complete(raw, self.centre)
             np.clip(raw, self.lower, self.upper, out=raw)
             raw -= self.centre
             raw /= self.scale
@@ -92,14 +94,25 @@ class Space:
         return features.T.copy(), np.array(intercepts, dtype=np.float64)
 
 
+def complete(raw: Array, middle: Array) -> None:
+    """Put the middle in place of every value that is not finite."""
+    missing = ~np.isfinite(raw)
+    if missing.any():
+        raw[missing] = np.broadcast_to(middle, raw.shape)[missing]
+
+
 class ScaledRows:
-    """Private scaled rows and their targets, block by block, in one pass or many."""
+    """Private scaled rows and their targets, block by block, in one pass or many.
+
+    ``weights`` say how much each row counts, from 0 to 1; see :mod:`tacit.estimators.linear.weights`.
+    """
 
     def __init__(
-        self, matrix: NDArray[Any], targets: Array, space: Space, keep: NDArray[np.bool_] | None = None
-    ) -> None:
+        self, matrix: NDArray[Any], targets: Array, space: Space, keep: NDArray[np.bool_] | None = None,
+        weights: Array | None = None,
+    ) -> None:  # fmt: skip
         self._matrix, self._targets, self.space = matrix, targets, space
-        self._keep = keep
+        self._keep, self._weights = keep, weights
         self.width, self.outputs = space.width, targets.shape[1]
         small = len(matrix) * space.width * 8 <= KEPT_BYTES
         self._kept = list(self._prepare(BLOCK)) if small else None
@@ -111,6 +124,8 @@ class ScaledRows:
             dropped = np.asarray(~np.isfinite(targets).all(axis=1))
             if self._keep is not None:
                 dropped |= ~self._keep[part]
+            if self._weights is not None:
+                dropped |= ~(self._weights[part] > 0)
             if dropped.any():
                 rows[dropped] = 0.0
                 targets = np.where(dropped[:, None], 0.0, targets)
@@ -119,6 +134,14 @@ class ScaledRows:
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """(rows, targets) of up to :data:`BLOCK` rows; a row that does not count is all zeros."""
         return iter(self._kept) if self._kept is not None else self._prepare(BLOCK)
+
+    def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
+        """(rows, targets, weights) of the same blocks; weights are (rows, 1), or 1 where all rows count."""
+        start = 0
+        for rows, targets in self.blocks():
+            part = slice(start, start + len(rows))
+            yield rows, targets, 1.0 if self._weights is None else self._weights[part, None]
+            start += len(rows)
 
     def __len__(self) -> int:
         return len(self._matrix)

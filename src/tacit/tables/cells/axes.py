@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.schema import Column, Schema
-from tacit.tables.cells.values import Value, bounds_of, number_of, numeric, value_of
+from tacit.tables.cells.values import EPOCH, Value, bounds_of, number_of, numeric, value_of
 
 if TYPE_CHECKING:
     from tacit.data.source import PrivateSource
@@ -143,6 +144,18 @@ class Bins(Axis):
     def labels(self) -> pd.Index:
         return pd.IntervalIndex.from_breaks(list(self.names), closed="left", name=self.column)
 
+    def texts(self) -> tuple[str, ...]:
+        """The bins as people write them: "17–24" and "65 and over" of whole numbers, dates as dates.
+
+        Whole numbers and dates have both ends included. Of other numbers a bin is "[0, 10)", the end left
+        out.
+        """
+        last = self.size - 1
+        return tuple(
+            _bin_text(self.type, low, high, closed=place == last)
+            for place, (low, high) in enumerate(itertools.pairwise(self.edges))
+        )
+
     def key(self, source: PrivateSource, table: ir.Table) -> ir.Value:
         number = numeric(table, self.column, self.type)
         width = self._width
@@ -174,6 +187,37 @@ class Bins(Axis):
 def _whole(keys: pd.Series) -> NDArray[np.int64]:
     found: NDArray[np.int64] = keys.fillna(-1).to_numpy(dtype=np.int64)
     return found
+
+
+def _bin_text(kind: str, low: float, high: float, *, closed: bool) -> str:
+    """The bin from ``low`` to ``high``, which belongs to it if ``closed``, in words of the column's kind."""
+    if kind == "number":
+        if math.isinf(low) or math.isinf(high):
+            return _open_text(f"{low:.10g}", f"{high:.10g}", low, high, "under" if not closed else "up to")
+        return f"[{low:.10g}, {high:.10g}{']' if closed else ')'}"
+    first = low if math.isinf(low) else math.ceil(low)
+    final = high if math.isinf(high) else math.floor(high) if closed else math.ceil(high) - 1
+    if final < first:
+        return f"[{low:.10g}, {high:.10g})"
+    start, end = _whole_text(kind, first), _whole_text(kind, final)
+    if math.isinf(low) or math.isinf(high):
+        return _open_text(start, end, first, final, "up to")
+    if first == final:
+        return start
+    return f"{start} to {end}" if kind == "date" or first < 0 else f"{start}–{end}"
+
+
+def _whole_text(kind: str, number: float) -> str:
+    if math.isinf(number):
+        return ""
+    return str(EPOCH + datetime.timedelta(days=int(number))) if kind == "date" else str(int(number))
+
+
+def _open_text(low: str, high: str, first: float, final: float, below: str) -> str:
+    """A bin that is open at one end or at both."""
+    if math.isinf(first) and math.isinf(final):
+        return "all"
+    return f"{below} {high}" if math.isinf(first) else f"{low} and over"
 
 
 def key_axis(schema: Schema, name: str) -> Axis:

@@ -45,7 +45,7 @@ from tacit.relations import Relation, Unit, histogram_sensitivity, sum_sensitivi
 from tacit.tables.cells.axes import Axis
 from tacit.tables.cells.values import Value
 
-__all__ = ["Block", "Measurement", "measure"]
+__all__ = ["Block", "Measurement", "measure", "weight"]
 
 FRACTIONS = 2**26
 """Steps of a count that can be shared between groups, where the unit is a person."""
@@ -234,7 +234,7 @@ def _people(
 def _counts_of_people(rows: ir.Table, keys: Sequence[str], unit: Unit, blocks: Sequence[Block]) -> ir.Table:
     """As :func:`_sums_of_people`, several times faster, where the table may be read twice."""
     each = rows.group_by(UNIT).aggregate(all=rows.count())
-    each = each.select(person=each[UNIT], weight=_weight(each["all"], unit.rows))
+    each = each.select(person=each[UNIT], weight=weight(each["all"], unit.rows))
     joined = rows.inner_join(each, rows[UNIT] == each.person)
     return joined.group_by(keys).aggregate(**{f"s{i}_0": total(joined.weight) for i in range(len(blocks))})
 
@@ -268,7 +268,7 @@ def _shrunk(
 ) -> ir.IntegerValue:
     """The cell of a person with ``rows`` rows, as if she had at most ``most``; towards zero."""
     if block.kind == "count":
-        return cell * _weight(rows, most) if shared else ibis.ifelse(rows > most, _whole(most), cell)
+        return cell * weight(rows, most) if shared else ibis.ifelse(rows > most, _whole(most), cell)
     share = cell.abs().cast("float64") * float(most) / rows.nullif(0).cast("float64") * ROUNDED_DOWN
     smaller = share.floor().cast("int64")
     if block.signed:
@@ -276,7 +276,7 @@ def _shrunk(
     return ibis.ifelse(rows > most, smaller, cell)
 
 
-def _weight(rows: ir.IntegerValue, most: int) -> ir.IntegerValue:
+def weight(rows: ir.IntegerValue, most: int) -> ir.IntegerValue:
     """The weight of each row of a person with ``rows`` rows, in fractions of one: at most most/rows."""
     share = float(most * FRACTIONS) / rows.nullif(0).cast("float64") * ROUNDED_DOWN
     return ibis.ifelse(rows > most, share.floor().cast("int64"), _whole(FRACTIONS))

@@ -22,7 +22,7 @@ from tacit.data.cleaning.expressions import clip
 from tacit.errors import InvalidValue
 from tacit.schema import LARGEST, Column, Schema
 
-__all__ = ["RESOLUTION", "Scale", "Value", "bounds_of", "numeric", "value_of"]
+__all__ = ["EPOCH", "RESOLUTION", "Scale", "Value", "bounds_of", "numeric", "value_of"]
 
 RESOLUTION = 26
 """log2 of the most steps in a range: squares of steps are then exact in float64."""

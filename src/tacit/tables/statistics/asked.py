@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit import _validate
+from tacit.data.source import STATE
 from tacit.errors import InvalidValue
 from tacit.tables import questions as ask
 from tacit.tables.cells.axes import Axis, Steps, bins_of, key_axis
@@ -14,7 +15,7 @@ from tacit.tables.cells.measure import FRACTIONS
 from tacit.tables.cells.values import value_of
 from tacit.tables.language.forms import OfColumn
 from tacit.tables.language.question import Question
-from tacit.tables.statistics import moments
+from tacit.tables.statistics import checking, moments
 from tacit.tables.statistics.discovery import BoughtBounds, Keys, LearnedBounds
 from tacit.tables.statistics.selection import CANDIDATES, MOST_TOUCHED, Quantiles, Top
 from tacit.tables.statistics.statistic import Statistic
@@ -82,11 +83,15 @@ def statistic_of(question: Question, table: Table) -> Statistic:
 
             return _of_column(question, table, where, quantiles)
         case ask.Histogram():
-            axes = (bins_of(schema, question.column, question.edges),)
-            return moments.count(axes, where, _mass(table, axes))
+            _apart(question.groups, [question.column])
+            bins = bins_of(schema, question.column, question.edges)
+            axes = _few((*_axes(table, question.groups), bins))
+            return moments.histogram(axes, where, _mass(table, axes))
         case ask.Crosstab():
-            axes = _axes(table, question.names)
-            return moments.crosstab(axes, where, _mass(table, axes), question.margins)
+            _apart(question.groups, question.names)
+            axes = _axes(table, (*question.groups, *question.names))
+            groups = len(question.groups)
+            return moments.crosstab(axes, where, _mass(table, axes), question.margins, groups)
         case ask.Covariance() | ask.Correlation():
             names, scaled = question.names, isinstance(question, ask.Correlation)
             return _bounded(
@@ -113,14 +118,32 @@ def statistic_of(question: Question, table: Table) -> Statistic:
             return Top(axis, question.k, where)
         case ask.Bounds():
             return LearnedBounds(question.column, _learnable(table, question.column), where)
+        case ask.Check():
+            stored = tuple(name for name in schema if STATE + name in table.expression.columns)
+            for name in question.columns or ():
+                if name not in stored:
+                    raise InvalidValue("column", name, "a column that the schema declares of the source")
+            return checking.check(schema, tuple(question.columns or stored), where)
     raise InvalidValue("question", question, "one of tacit.tables.questions")
 
 
 def _axes(table: Table, names: Sequence[str]) -> tuple[Axis, ...]:
-    axes = tuple(key_axis(table.schema, name) for name in names)
+    return _few(tuple(key_axis(table.schema, name) for name in names))
+
+
+def _few(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes, unless they have more cells together than memory should hold."""
     if math.prod(axis.size for axis in axes) > MOST_GROUPS:
-        raise InvalidValue("by", list(names), "such that there are at most ten million groups")
+        names = [axis.column for axis in axes]
+        raise InvalidValue("by", names, "such that there are at most ten million groups")
     return axes
+
+
+def _apart(groups: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse groups by a column that is counted itself: all cells but one would be empty in each."""
+    for name in groups:
+        if name in columns:
+            raise InvalidValue("by", name, "another column than those that are counted", "Leave it out.")
 
 
 def _mass(table: Table, axes: Sequence[Axis]) -> int:

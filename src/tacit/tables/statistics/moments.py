@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue
 from tacit.schema import Schema
-from tacit.tables.cells.axes import Axis
+from tacit.tables.cells.axes import Axis, Bins
 from tacit.tables.cells.measure import Block, Measurement
 from tacit.tables.cells.values import Scale, Value, value_of
 from tacit.tables.statistics import intervals
@@ -23,7 +23,7 @@ from tacit.tables.statistics.contrasts import Law, reach_of_sums
 from tacit.tables.statistics.postprocess import consistent, influences, with_margins
 from tacit.tables.statistics.statistic import CellStatistic, laid_out
 
-__all__ = ["count", "covariance", "crosstab", "mean", "mean_of_known_n", "total", "variance"]
+__all__ = ["count", "covariance", "crosstab", "histogram", "mean", "mean_of_known_n", "total", "variance"]
 
 Array = NDArray[Any]
 
@@ -41,15 +41,20 @@ def _show(axes: Sequence[Axis], natural: Callable[[Any], Any] | None = None) -> 
     return show
 
 
-def _show_table(axes: Sequence[Axis], margins: bool) -> Callable[[Array], Any]:
-    """Two axes as a frame, others as a series; sums are called All."""
+def _show_table(axes: Sequence[Axis], groups: int, margins: bool) -> Callable[[Array], Any]:
+    """Two axes as a frame, with the groups, the first axes, beside its rows; others as a series.
+
+    Sums are called All; there are none over groups.
+    """
 
     def show(values: Array) -> Any:
         labels = [axis.labels() for axis in axes]
         if margins:
-            labels = [pd.Index([*label, "All"], name=label.name) for label in labels]
-        if len(axes) == 2:
-            return pd.DataFrame(values, index=labels[0], columns=labels[1])
+            summed = (pd.Index([*label, "All"], name=label.name) for label in labels[groups:])
+            labels = [*labels[:groups], *summed]
+        if len(axes) - groups == 2:
+            rows = labels[0] if groups == 0 else pd.MultiIndex.from_product(labels[:-1])
+            return pd.DataFrame(values.reshape(len(rows), -1), index=rows, columns=labels[-1])
         return laid_out(values, labels)
 
     return show
@@ -72,23 +77,37 @@ def _counts(cells: Sequence[Array], mass: int) -> Array:
     return one[..., 0] if mass == 1 else one[..., 0] / mass
 
 
-def crosstab(axes: tuple[Axis, ...], where: Any, mass: int, margins: bool) -> CellStatistic:
+def histogram(axes: tuple[Axis, ...], where: Any, mass: int) -> CellStatistic:
+    """The number of rows in each bin, the last axis, of each group: those before it."""
+    bins = axes[-1] if isinstance(axes[-1], Bins) else None
+    return replace(count(axes, where, mass), groups=len(axes) - 1, bins=bins)
+
+
+def crosstab(
+    axes: tuple[Axis, ...], where: Any, mass: int, margins: bool, groups: int = 0
+) -> CellStatistic:
     """A contingency table; with margins, one-way margins are measured too and made consistent.
 
     The margins are exact sums of the table's cells, with noise of their own. Half of the budget goes to the
     table and half to its margins; least squares then gives the table that agrees best with all of them
     (:func:`tacit.tables.statistics.postprocess.consistent`), and its sums.
+
+    The first ``groups`` axes are those of the groups, each of which has a table of its own. A row is in one
+    cell of the tables of all groups, and in one of each margin of all groups; they are measured together, so
+    that sensitivity and event are those of a single table.
     """
     if not margins:
-        return replace(count(axes, where, mass), show=_show_table(axes, False))
+        return replace(count(axes, where, mass), show=_show_table(axes, groups, False), groups=groups)
+    by, axes = axes[:groups], axes[groups:]
     if len(axes) < 2:
         raise InvalidValue("margins", margins, "left out for a table of one column")
     subsets = [tuple(range(len(axes))), *((i,) for i in range(len(axes)))]
     parts = tuple(
-        Measurement(Block("count", (), where), tuple(axes[i] for i in subset)) for subset in subsets
+        Measurement(Block("count", (), where), (*by, *(axes[i] for i in subset))) for subset in subsets
     )
     weights = (float(len(axes)), *(1.0 for _ in axes))
     shape = tuple(axis.size for axis in axes)
+    tables = tuple(axis.size for axis in by)
     variances = {subset: weight**-2 for subset, weight in zip(subsets, weights, strict=True)}
 
     def estimate(cells: Sequence[Array]) -> Array:
@@ -97,11 +116,11 @@ def crosstab(axes: tuple[Axis, ...], where: Any, mass: int, margins: bool) -> Ce
         return with_margins(table, table.ndim - len(shape))
 
     def summed(table: Array) -> Sequence[Array]:
-        others = [tuple(i for i in range(len(shape)) if i not in subset) for subset in subsets]
+        others = [tuple(groups + i for i in range(len(shape)) if i not in subset) for subset in subsets]
         return [table.sum(axis=axes_to_sum) for axes_to_sum in others]
 
     def typical(rows: float) -> Sequence[Array]:
-        return summed(np.full((*shape, 1), rows * mass / math.prod(shape)))
+        return summed(np.full((*tables, *shape, 1), rows * mass / math.prod((*tables, *shape))))
 
     def enclosed(cells: Sequence[Array], laws: Sequence[Law], miss: float) -> tuple[Array, Array]:
         values = estimate(cells)
@@ -115,11 +134,12 @@ def crosstab(axes: tuple[Axis, ...], where: Any, mass: int, margins: bool) -> Ce
     return CellStatistic(
         parts,
         estimate,
-        _show_table(axes, True),
+        _show_table((*by, *axes), groups, True),
         weights,
         enclosed=enclosed,
         cells=True,
         margins=True,
+        groups=groups,
         typical=typical,
         summed=summed,
     )

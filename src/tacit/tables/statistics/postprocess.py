@@ -6,6 +6,7 @@ Whatever is computed from a release and public facts alone is as private as the 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,11 @@ def non_negative(answer: Answer) -> Answer:
     The interval of a count is cut off at zero. That of a sum or a mean stays, for the truth may be negative.
     """
     inner = _inner(answer)
-    cells = without_negatives(inner) if answer.cells and inner.ndim else np.maximum(inner, 0)
+    if answer.cells and inner.ndim:
+        tables = inner.reshape(math.prod(inner.shape[: answer.groups]), -1)
+        cells = np.stack([without_negatives(table) for table in tables]).reshape(inner.shape)
+    else:
+        cells = np.maximum(inner, 0)
 
     def interval(confidence: float, simultaneous: bool) -> tuple[Array, Array]:
         low, high = answer.interval(confidence, simultaneous)
@@ -38,7 +43,7 @@ def non_negative(answer: Answer) -> Answer:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         return _containing(low, high, values)
 
-    values = with_margins(cells) if answer.margins else cells
+    values = with_margins(cells, answer.groups) if answer.margins else cells
     return replace(answer, values=values, interval=interval)
 
 
@@ -53,13 +58,15 @@ def integer(answer: Answer) -> Answer:
         )
         return _containing(low.astype(np.int64), high.astype(np.int64), values)
 
-    values = with_margins(inner) if answer.margins else inner
+    values = with_margins(inner, answer.groups) if answer.margins else inner
     return replace(answer, values=values, interval=interval)
 
 
 def _inner(answer: Answer) -> Array:
     """The cells of a table without its margins."""
-    return answer.values[(slice(None, -1),) * answer.values.ndim] if answer.margins else answer.values
+    values = answer.values
+    inner = (slice(None),) * answer.groups + (slice(None, -1),) * (values.ndim - answer.groups)
+    return values[inner] if answer.margins else values
 
 
 def _containing(low: Array, high: Array, values: Array) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tacit import events
 from tacit.data.source import PrivateSource
+from tacit.tables.cells.axes import Bins
 from tacit.tables.cells.measure import Measurement
 from tacit.tables.cells.noise import CellNoise, Context, Share
 from tacit.tables.release import Answer
@@ -121,6 +122,10 @@ class CellStatistic(Statistic):
     numbers: int | None = None
     cells: bool = False
     margins: bool = False
+    groups: int = 0
+    """How many of the first axes are groups, each with a table of its own."""
+    bins: Bins | None = None
+    """The bins that the last axis is divided into, if it is."""
     typical: Callable[[float], Sequence[Array]] | None = field(default=None, compare=False)
     summed: Callable[[Cells], Sequence[Cells]] | None = field(default=None, compare=False)
     """How the cells of the first part give those of all parts, where they are sums of them."""
@@ -157,8 +162,9 @@ class NoisyCells(NoisyStatistic):
         noisy = [noise(part) for noise, part in zip(self.noises, exact, strict=True)]
         values = made.estimate(noisy)
         return Answer(
-            values, partial(self._interval, noisy, values), made.show, made.cells, self.whole, made.margins
-        )
+            values, partial(self._interval, noisy, values), made.show, made.cells, self.whole, made.margins,
+            made.groups, made.bins,
+        )  # fmt: skip
 
     def _interval(
         self, noisy: Sequence[Array], values: Array, confidence: float, simultaneous: bool

@@ -32,6 +32,19 @@ def generators_kept() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def generators_seeded(seed: int) -> Iterator[None]:
+    """Seed the generator; afterwards it goes on from where it was. Other threads may run passes within."""
+    with _HELD:
+        before = torch.default_generator.get_state()
+        torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        with _HELD:
+            torch.default_generator.set_state(before)
+
+
 def _forked() -> None:
     """The thread that held the generators does not run in a process forked off this one."""
     global _HELD

@@ -107,7 +107,7 @@ def _forget_expired() -> None:
     if len(_OUTLIVED) + len(_PUBLIC) < _CLEANED["again at"]:
         return
     for kept in (_OUTLIVED, _PUBLIC):
-        for key in [key for key, each in list(kept.items()) if each.expired()]:  # type: ignore[no-untyped-call]
+        for key in [key for key, each in kept.copy().items() if each.expired()]:  # type: ignore[no-untyped-call]
             kept.pop(key, None)
     _CLEANED["again at"] = 2 * (len(_OUTLIVED) + len(_PUBLIC)) + 256
 

@@ -125,19 +125,21 @@ class NoisyChoice(Place):
         """The total loss at every point, in steps."""
         total = np.zeros(len(self.points), dtype=np.int64)
         size = max(1, AT_A_TIME // len(self.points))
-        for x, y in rows.blocks():
+        for x, y, w in rows.weighted():
             for start in range(0, len(x), size):
                 part = slice(start, start + size)
-                total += self._steps(x[part], y[part]).sum(axis=0)
+                total += self._steps(x[part], y[part], w if isinstance(w, float) else w[part]).sum(axis=0)
         return total
 
-    def _steps(self, x: Array, y: Array) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    def _steps(
+        self, x: Array, y: Array, counted: Array | float = 1.0
+    ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """The loss of each row at each point. No matrix product: how that rounds may depend on other rows."""
         scores = np.zeros((len(x), len(self.points)))
         for j in range(self.problem.width):
             scores += x[:, j, None] * self.points[:, j]
         each = self.problem.loss.value(scores.reshape(-1, 1), np.repeat(y, len(self.points), axis=0))
-        return np.rint(each / self._step).astype(np.int64).reshape(scores.shape)
+        return np.rint(counted * (each / self._step).reshape(scores.shape)).astype(np.int64)
 
 
 def loss_range(loss: Loss, radius: float) -> float:

@@ -241,11 +241,11 @@ class NoisyGradients(Place):
     def _summed(self, weights: Array, rows: ScaledRows, source: Source) -> Array:
         """The sum of clipped gradients, over all rows or a fresh sample of them."""
         total = np.zeros_like(weights)
-        for x, y in rows.blocks():
+        for x, y, w in rows.weighted():
             if self.rate < 1:
                 taken = bernoulli(source, Fraction(self.rate), len(x))
-                x, y = x[taken], y[taken]
-            total += clipped_sum(self.problem.loss, weights, x, y, self.clip_norm)
+                x, y, w = x[taken], y[taken], w if isinstance(w, float) else w[taken]
+            total += clipped_sum(self.problem.loss, weights, x, y, self.clip_norm, w)
         return total
 
 
@@ -254,13 +254,15 @@ def natural_clip(loss: Loss) -> float:
     return loss.lipschitz if math.isfinite(loss.lipschitz) else SQUARED_CLIP
 
 
-def clipped_sum(loss: Loss, weights: Array, x: Array, y: Array, clip_norm: float) -> Array:
-    """Σ of x ⊗ slope, each shortened to ``clip_norm``; its norm is ‖x‖·‖slope‖."""
+def clipped_sum(
+    loss: Loss, weights: Array, x: Array, y: Array, clip_norm: float, counted: Array | float = 1.0
+) -> Array:
+    """Σ of x ⊗ slope, each shortened to ``clip_norm``, times how much its row counts, at most 1."""
     slope = loss.slope(x @ weights, y)
     if clip_norm < loss.lipschitz:
         norms = np.sqrt(np.square(x).sum(axis=1) * np.square(slope).sum(axis=1))
         slope = slope * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-300))[:, None]
-    return np.asarray(x.T @ slope)
+    return np.asarray(x.T @ (counted * slope))
 
 
 def _decays(decay: str, steps: int) -> Array:

@@ -114,18 +114,23 @@ class NoisyHistogram(Place):
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         space = rows.space
         lower, upper = _box(space)
-        counts = self._counts(rows, lower, upper)
+        counts = self._counts(rows, lower, upper, source)
         noisy = replace(self._mechanism, random_state=source)(counts)
         weights = without_negatives(noisy)
         held = np.flatnonzero(weights)
         x, y = self._centres(held, lower, upper, space.intercept / space.radius)
         return minimum(self.problem.loss, x, y, weights[held], self.penalty)
 
-    def _counts(self, rows: ScaledRows, lower: Array, upper: Array) -> NDArray[np.int64]:
-        """How many rows each cell holds; a row that does not count is in none."""
+    def _counts(
+        self, rows: ScaledRows, lower: Array, upper: Array, source: Source | None = None
+    ) -> NDArray[np.int64]:
+        """How many rows each cell holds; a row that does not count is in none, one of weight u with odds u."""
         counts = np.zeros(self.total, dtype=np.int64)
-        for x, y in rows.blocks():
+        coins = Source(None) if source is None else source
+        for x, y, w in rows.weighted():
             there = (x != 0).any(axis=1)
+            if not isinstance(w, float):
+                there &= coins.uniforms(len(x)) < w[:, 0]
             place = _target_place(self.problem.loss, y[there], self.cells)
             share = (x[there, : self.features] - lower) / (upper - lower)
             parts = np.clip(np.floor(share * self.cells), 0, self.cells - 1).astype(np.int64)

@@ -52,9 +52,11 @@ class Moments:
         """The exact moments, in one pass; ``signs`` makes s, in [−1, 1], of the targets."""
         matrix, vector = np.zeros((rows.width, rows.width)), np.zeros(rows.width)
         square = count = 0.0
-        for x, targets in rows.blocks():
+        for x, targets, w in rows.weighted():
             counts = x.any(axis=1)
             s = np.where(counts, signs(targets)[:, 0], 0.0)
+            if not isinstance(w, float):
+                x, s = x * np.sqrt(w), s * np.sqrt(w[:, 0])
             matrix += x.T @ x
             vector += x.T @ s
             square += float(s @ s)
