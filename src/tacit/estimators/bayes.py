@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate, events
-from tacit.estimators.coding import Coding, Column, labelled
+from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, joint_noise, shrunk
 from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
@@ -229,7 +229,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         cells, width = layout.cells, sum(layout.cells)
         own, counts = noisy[:, 0], noisy[:, 1 : 1 + width]
         moments = noisy[:, 1 + width :].reshape(len(noisy), -1, 2)
-        sums = np.stack([part.sum(axis=1) for part in _parts(counts, cells)], axis=1)
+        sums = np.array([part.sum(axis=1) for part in _parts(counts, cells)]).reshape(-1, len(noisy)).T
         shares = 1 / np.array(cells, dtype=float)
         certainty = layout.weight**2 + shares.sum()
         total = (layout.weight * own + (sums * shares).sum(axis=1)) / certainty
@@ -258,7 +258,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _joint_log_likelihood(self, X: Any) -> Array:
         """log P(class) + Σ log P(class | cell)/P(class), and the densities of numbers, column by column."""
         check_is_fitted(self, "feature_log_odds_")
-        matrix = validate_data(self, X, reset=False)
+        matrix = rows_to_predict(self, X)
         coding = Coding.from_dict(self.coding_)
         counted, numbers = self._places(coding)
         scores = np.repeat(np.reshape(self.class_log_prior_, (1, -1)), len(matrix), axis=0)
@@ -268,7 +268,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             scores += self.feature_log_odds_[:, start + column.codes(matrix)].T
             start += column.cells
         for which, place in enumerate(numbers):
-            values = _scaled(coding.columns[place], matrix)
+            values = 2.0 * coding.columns[place].shares(matrix) - 1.0
             for label in range(len(self.classes_)):
                 mean, variance = float(self.theta_[label, which]), float(self.var_[label, which])
                 scores[:, label] -= 0.5 * (math.log(variance) + (values - mean) ** 2 / variance)
@@ -285,7 +285,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class."""
-        return np.asarray(self.classes_[self._joint_log_likelihood(X).argmax(axis=1)])
+        best = self._joint_log_likelihood(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         cells = str(self.feature_log_odds_.shape[1])
@@ -329,7 +330,8 @@ def statistics(recipe: _BayesRecipe, rows: PrivateRows, classes: Sequence[Any]) 
         found[:, start : start + column.cells] = table.reshape(len(classes), column.cells)
         start += column.cells
     for place in recipe.numbers:
-        whole = np.rint(_scaled(recipe.coding.columns[place], rows.matrix)[counts] * GRID).astype(np.int64)
+        values = 2.0 * recipe.coding.columns[place].shares(rows.matrix)[counts] - 1.0
+        whole = np.rint(values * GRID).astype(np.int64)
         square = (whole * whole + GRID // 2) // GRID - GRID // 2
         for label in range(len(classes)):
             own = labels == label
@@ -346,14 +348,6 @@ def _divided(coding: Coding, numbers: Any) -> tuple[tuple[int, ...], tuple[int, 
         place for place, column in enumerate(coding.columns) if how == "gaussian" and column.kind == "number"
     )
     return tuple(place for place in range(len(coding.columns)) if place not in moments), moments
-
-
-def _scaled(column: Column, matrix: NDArray[Any]) -> Array:
-    """A number, clipped to its bounds and scaled to [−1, 1]."""
-    values = np.clip(np.asarray(matrix[:, column.first], dtype=np.float64), column.lower, column.upper)
-    with np.errstate(over="ignore", invalid="ignore"):
-        share = (values - column.lower) / (column.upper - column.lower)
-    return np.clip(2.0 * np.nan_to_num(share, nan=0.5) - 1.0, -1.0, 1.0)
 
 
 def _parts(table: Array, cells: Sequence[int]) -> list[Array]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import accounting, events
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.relations import Relation, Unit, histogram_sensitivity
 
-__all__ = ["deviation_of", "enlarged", "joint_noise", "moved", "shrunk", "stretched"]
+__all__ = ["deviation_of", "joint_noise", "moved", "shrunk"]
 
 Array = NDArray[np.float64]
 
@@ -47,39 +44,6 @@ def deviation_of(mechanism: Laplace | Gaussian | None) -> float:
     if isinstance(mechanism, Gaussian):
         return mechanism.deviation()
     return math.sqrt(2) * mechanism.sensitivity * mechanism.event.scale
-
-
-def enlarged(mechanism: Laplace | Gaussian, factor: float) -> Laplace | Gaussian:
-    """The same mechanism with so many times its noise."""
-    if isinstance(mechanism, Gaussian):
-        return Gaussian(mechanism.sensitivity, noise_multiplier=mechanism.event.noise_multiplier * factor)
-    return Laplace(mechanism.sensitivity, scale=mechanism.event.scale * factor)
-
-
-@lru_cache(256)
-def stretched(
-    kind: Callable[[float], events.Event],
-    own: float,
-    times: int,
-    counted: events.Laplace | events.Gaussian,
-    epsilon: float,
-    delta: float,
-) -> float:
-    """The smallest factor for all noise with which selections and noisy counts together cost (ε, δ).
-
-    There are so many selections of ``kind``, of ε ``own`` before they are stretched, and one vector of
-    counts.
-    """
-
-    def composed(factor: float) -> events.Event:
-        last = (
-            events.Gaussian(counted.noise_multiplier * factor)
-            if isinstance(counted, events.Gaussian)
-            else events.Laplace(counted.scale * factor)
-        )
-        return events.Compose((events.Repeat(kind(own / factor), times), last))
-
-    return accounting.calibrate(composed, epsilon=epsilon, delta=delta)
 
 
 def shrunk(counts: Any, towards: Any, deviation: Any, rows: float = 1.0) -> Array:

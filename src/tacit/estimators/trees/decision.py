@@ -12,25 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit import _gaussian, _validate, events
 from tacit.errors import InvalidValue
-from tacit.estimators.coding import Coding, labelled
-from tacit.estimators.counting import deviation_of, enlarged, joint_noise, moved, stretched
+from tacit.estimators.coding import Coding, labelled, rows_to_predict
+from tacit.estimators.counting import deviation_of, moved
 from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.trees import drawing, growing
 from tacit.estimators.trees.criteria import CRITERIA, MOST, gain, sensitivity
 from tacit.estimators.trees.structure import Array, Tree
-from tacit.mechanisms import Exponential, Gaussian, Laplace, PermuteAndFlip
+from tacit.mechanisms import Gaussian, Laplace, PermuteAndFlip
 from tacit.models.description import Description, Weight
 from tacit.randomness import Source
 
 __all__ = ["DecisionTree"]
 
 MOST_DEPTH = 16
-Select = PermuteAndFlip | Exponential
 Noise = Laplace | Gaussian
 
 
@@ -39,7 +38,7 @@ class _TreeRecipe(Recipe):
     coding: Coding = dataclasses.field(kw_only=True)
     depth: int = dataclasses.field(kw_only=True)
     most: int = dataclasses.field(kw_only=True)
-    splits: Select | Noise | None = dataclasses.field(kw_only=True)
+    splits: PermuteAndFlip | Noise | None = dataclasses.field(kw_only=True)
     """What pays for a level: a selection for each node, or noise on all counts; None without noise."""
     leaves: Noise | None = dataclasses.field(kw_only=True)
 
@@ -60,9 +59,10 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     replaced row that of two: scores count as if they moved by 2kΔ. ``choice="noisy_gain"`` (Blum, Dwork,
     McSherry and Nissim 2005): the counts by class and cell of all nodes and m columns together move by m in
     ℓ1 and √m in ℓ2 (2m and √(2m) where a row is replaced). Of the leaves: 1 (2 and √2).
-    Event: ``depth`` times ``Pure`` (permute-and-flip), ``BoundedRange`` (the exponential mechanism, for
-    δ > 0 where that errs less), ``Laplace`` or ``Gaussian`` for the levels, composed with a ``Laplace`` or
-    ``Gaussian`` for the leaves. Nodes that no row reaches are treated like all others.
+    Event: ``depth`` times ``Pure`` for the levels and a ``Laplace`` for the leaves: splits are drawn by
+    permute-and-flip, which at the same ε never errs more than the exponential mechanism (McKenna and Sheldon
+    2020). With ``"noisy_gain"``: ``Laplace`` for both, or ``Gaussian`` for δ > 0 where that is smaller.
+    Nodes that no row reaches are treated like all others.
 
     ``epsilon``, ``delta``
         the whole cost of ``fit``. ``epsilon=math.inf`` fits without noise: ID3 for ``"entropy"``.
@@ -163,11 +163,12 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 coding=coding, depth=depth, most=most, splits=None, leaves=None,
             )  # fmt: skip
         rows = moved(public.relation, public.unit)
-        splits: Select | Noise
+        splits: PermuteAndFlip | Noise
         leaves: Noise
         if choice == "exponential":
             moves = rows[0] * sensitivity(criterion, classes, max(coding.cells), most)
-            splits, leaves = _selecting(moves, rows, depth, share, public.epsilon, public.delta)
+            splits = PermuteAndFlip(moves, share * public.epsilon / depth, monotone=True)
+            leaves = Laplace(rows[0], epsilon=public.epsilon - share * public.epsilon)
             how = f"splits chosen as if scores moved by {moves:.4g}"
         else:
             wide = moved(public.relation, public.unit, len(coding.columns))
@@ -194,7 +195,7 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _chooser(self, recipe: _TreeRecipe, source: Source) -> tuple[growing.Release, growing.Choose]:
         splits = recipe.splits
-        if isinstance(splits, (PermuteAndFlip, Exponential)):
+        if isinstance(splits, PermuteAndFlip):
             select = dataclasses.replace(splits, random_state=source)
             return lambda exact: exact, growing.choose_by_score(self.criterion, recipe.most, select)
         choose = growing.choose_by_gain(self.criterion, deviation_of(splits))
@@ -218,12 +219,13 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """The shares of the classes in the leaf that a row reaches."""
         check_is_fitted(self, "shares_")
-        codes = Coding.from_dict(self.coding_).codes(validate_data(self, X, reset=False))
+        codes = Coding.from_dict(self.coding_).codes(rows_to_predict(self, X))
         return np.asarray(self.shares_[:, Tree.from_dict(self.tree_).reached(codes)].T)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most frequent class in the leaf that a row reaches."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def structure(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The tree as nested dictionaries: of every node ``class``, ``shares`` and ``rows``, which are noisy.
@@ -312,26 +314,3 @@ def _counting(
     if deviation_of(gaussian) >= deviation_of(splits):
         return splits, leaves
     return gaussian, Gaussian(rows[1], noise_multiplier=whole / math.sqrt(1 - share))
-
-
-def _selecting(
-    moves: float, rows: tuple[float, float], depth: int, share: float, epsilon: float, delta: float
-) -> tuple[Select, Noise]:
-    """A selection for each level, and noise for the leaves.
-
-    For δ > 0 the ε of both is as large as their composition allows, once with permute-and-flip and once with
-    the exponential mechanism, whose range is bounded; that one is taken which less often picks the worse of
-    two splits whose scores are ten times as far apart as they may move.
-    """
-    leaves = joint_noise(*rows, epsilon - share * epsilon, delta)
-    own = share * epsilon / depth
-    if delta == 0:
-        return PermuteAndFlip(moves, own, monotone=True), leaves
-    flip, select = (
-        stretched(kind, own, depth, leaves.event, epsilon, delta)
-        for kind in (events.Pure, events.BoundedRange)
-    )
-    wrong = math.exp(-10 * own / flip) / 2, 1 / (1 + math.exp(10 * own / select))
-    if wrong[0] <= wrong[1]:
-        return PermuteAndFlip(moves, own / flip, monotone=True), enlarged(leaves, flip)
-    return Exponential(moves, own / select, monotone=True), enlarged(leaves, select)

@@ -6,18 +6,19 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from tacit import _validate, events
+from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue
-from tacit.estimators.coding import Coding, labelled
-from tacit.estimators.counting import deviation_of, enlarged, joint_noise, moved, shrunk, stretched
+from tacit.estimators.coding import Coding, labelled, rows_to_predict
+from tacit.estimators.counting import deviation_of, joint_noise, moved, shrunk
 from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.trees.structure import Array, Tree
@@ -169,12 +170,12 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         sharpening = None
         parts: tuple[tuple[str, float], ...] = (("leaves", public.epsilon - own),)
         if own > 0:
-            factor = 1.0
-            if public.delta > 0:
-                factor = stretched(events.Pure, own, 1, mechanism.event, public.epsilon, public.delta)
-                mechanism = enlarged(mechanism, factor)
+            if isinstance(mechanism, Gaussian):
+                factor = stretched(own, mechanism.event, public.epsilon, public.delta)
+                multiplier = mechanism.event.noise_multiplier * factor
+                own, mechanism = own / factor, Gaussian(sizes[1], noise_multiplier=multiplier)
             rows = moved(public.relation, public.unit)[0]
-            sharpening = PermuteAndFlip(rows, own / factor, monotone=True)
+            sharpening = PermuteAndFlip(rows, own, monotone=True)
             event = events.Compose((sharpening.event, mechanism.event))
             parts = (*parts, ("sharpness", own))
         note = f"{trees} trees of {2**depth} leaves"
@@ -222,14 +223,15 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, by the mean log-odds of the trees, or by their votes."""
         check_is_fitted(self, "log_shares_")
-        means = self._means(validate_data(self, X, reset=False))
+        means = self._means(rows_to_predict(self, X))
         if self.vote == "majority":
             return means
         return np.asarray(softmax(sharpened(means, self.log_prior_, self.sharpness_), axis=1))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class, or that with the most votes."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         trees, _, leaves = self.log_shares_.shape
@@ -237,6 +239,16 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             ("features", str(self.n_features_in_)), ("trees", str(trees)), ("leaves of each", str(leaves)),
             ("data", f"{self.data} by the trees"), ("vote", str(self.vote)),
         )  # fmt: skip
+
+
+@lru_cache(256)
+def stretched(own: float, leaves: events.Gaussian, epsilon: float, delta: float) -> float:
+    """The smallest factor for the noise of both, a selection of ε ``own`` and the leaves, to cost (ε, δ)."""
+
+    def composed(factor: float) -> events.Event:
+        return events.Compose((events.Pure(own / factor), events.Gaussian(leaves.noise_multiplier * factor)))
+
+    return accounting.calibrate(composed, epsilon=epsilon, delta=delta)
 
 
 def random_splits(coding: Coding, depth: int, source: Source) -> tuple[Array, Array]:
