@@ -24,24 +24,44 @@ from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Reci
 from tacit.estimators.trees.structure import Array, Tree
 from tacit.mechanisms import Gaussian, Laplace, PermuteAndFlip
 from tacit.randomness import Source, uniform
+from tacit.relations import Relation, Unit
 
 __all__ = ["RandomTrees"]
 
-USUAL_TREES = {False: 32, True: 64}
-"""How many trees there are for δ = 0, where noise grows with their number, and for δ > 0, with its root."""
-MOST_DEPTH = 16
-SHARPNESS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+TREES = (8, 16, 32, 64)
+"""How many trees there may be, where it is not declared."""
+USUAL_DEPTH, ENOUGH, MOST_DEPTH = 8, 6, 16
+SHARPNESS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 """By how much the mean of the trees' log-odds may be multiplied."""
 
 
 @dataclass(frozen=True)
 class _ForestRecipe(Recipe):
     coding: Coding = dataclasses.field(kw_only=True)
-    trees: int = dataclasses.field(kw_only=True)
-    depth: int = dataclasses.field(kw_only=True)
-    mechanism: Laplace | Gaussian | None = dataclasses.field(kw_only=True)
-    sharpening: PermuteAndFlip | None = dataclasses.field(kw_only=True)
-    """What pays for the choice of the sharpness; None where none is chosen, or without noise."""
+    noise: _Noise | None = dataclasses.field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """What pays for the sizes of the classes, the leaves of any number of trees, and the sharpness."""
+
+    sizes: Laplace
+    leaves: events.Laplace | events.Gaussian
+    sharpening: PermuteAndFlip | None
+    relation: Relation
+    unit: Unit
+
+    @property
+    def event(self) -> events.Event:
+        last = () if self.sharpening is None else (self.sharpening.event,)
+        return events.Compose((self.sizes.event, self.leaves, *last))
+
+    def of_leaves(self, counts: int) -> Laplace | Gaussian:
+        """Noise for leaves in which each row is counted so often: the event is the same for any number."""
+        l1, l2 = moved(self.relation, self.unit, counts)
+        if isinstance(self.leaves, events.Gaussian):
+            return Gaussian(l2, noise_multiplier=self.leaves.noise_multiplier)
+        return Laplace(l1, scale=self.leaves.scale)
 
 
 class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -69,20 +89,21 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         what is publicly known of the features: (lower, upper) of numbers, and for each feature how many codes
         0 … k−1 it has, or None for a number. A :class:`~tacit.estimators.Preprocessor` before tells both.
     ``trees``, ``depth``
-        how many trees there are (by default 32 for δ = 0 and 64 for δ > 0), and how deep each is.
+        how many trees there are and how deep each is; None, 8 to 64 of up to 8, by the noisy number of rows.
     ``data``
         ``"shared"``, all rows in each tree; or ``"disjoint"``, each row in one of them.
     ``vote``
         ``"average"`` of log-odds, or ``"majority"``.
-    ``sharpness_share``
-        the part of ε that chooses the sharpness of an average; without it, 0, probabilities are timid.
+    ``size_share``, ``sharpness_share``
+        the parts of ε for the sizes of the classes, and for the sharpness of an average: without that, 0,
+        probabilities are timid.
     ``bins``
         how many bins a number is cut into, between which thresholds lie.
     ``relation``, ``rows_per_unit``, ``ledger``, ``label``, ``verbose``, ``random_state``
         as for every estimator, see :mod:`tacit.estimators.private`.
 
-    Released: ``columns_`` (trees, inner nodes) and ``routes_`` (trees, inner nodes, cells), ``counts_`` and
-    ``log_shares_`` (trees, classes, leaves), ``log_prior_`` and ``sharpness_``.
+    Released: ``columns_`` (trees, inner nodes) and ``routes_`` (trees, inner nodes, cells), ``class_count_``,
+    ``counts_`` and ``log_shares_`` (trees, classes, leaves), ``log_prior_`` and ``sharpness_``.
 
     >>> rows = np.array([[1.0, 0], [9.0, 1], [2.0, 0], [8.0, 1]] * 100)
     >>> facts = {"classes": ["no", "yes"], "bounds": (0, 10), "categories": [None, 2]}
@@ -91,14 +112,15 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     ['no', 'yes']
     >>> print(model.plan(2))
     ε = 2, δ = 0, add_remove of one row
-      leaves       ε = 1.8
+      leaves       ε = 1.7
+      sizes        ε = 0.1
       sharpness    ε = 0.2
-      5 trees of 8 leaves; noise of deviation 3.928 on each count
+      noise of deviation 4.159 on each leaf
     """
 
     title = "random decision trees"
     released = (
-        "classes_", "coding_", "columns_", "routes_", "counts_", "log_shares_", "log_prior_",
+        "classes_", "coding_", "columns_", "routes_", "class_count_", "counts_", "log_shares_", "log_prior_",
         "sharpness_", "n_features_in_", "feature_names_in_",
     )  # fmt: skip
     predicts_from = (
@@ -115,9 +137,10 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         bounds: Any = None,
         categories: Any = None,
         trees: int | None = None,
-        depth: int = 8,
+        depth: int | None = None,
         data: str = "shared",
         vote: str = "average",
+        size_share: float = 0.05,
         sharpness_share: float = 0.1,
         bins: int = 32,
         relation: Any = "add_remove",
@@ -136,6 +159,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.depth = depth
         self.data = data
         self.vote = vote
+        self.size_share = size_share
         self.sharpness_share = sharpness_share
         self.bins = bins
         self.relation = relation
@@ -150,63 +174,87 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         _validate.choice("vote", self.vote, ("average", "majority"))
         shared = _validate.choice("data", self.data, ("shared", "disjoint")) == "shared"
         coding = Coding.of(public, bounds=self.bounds, categories=self.categories, bins=self.bins)
-        usual = USUAL_TREES[public.delta > 0]
-        trees = usual if self.trees is None else _validate.count("trees", self.trees, 1)
-        depth = _validate.count("depth", self.depth, 1)
-        if depth > MOST_DEPTH:
-            raise InvalidValue("depth", depth, f"at most {MOST_DEPTH}")
-        share = _validate.finite("sharpness_share", self.sharpness_share)
-        if not 0 <= share < 1:
-            raise InvalidValue("sharpness_share", share, "in [0, 1)")
+        if self.trees is not None:
+            _validate.count("trees", self.trees, 1)
+        if self.depth is not None and not 1 <= _validate.count("depth", self.depth, 1) <= MOST_DEPTH:
+            raise InvalidValue("depth", self.depth, f"at most {MOST_DEPTH}")
+        shares = [
+            self._share("size_share"),
+            0.0 if self.vote == "majority" else self._share("sharpness_share"),
+        ]
+        if shares[0] == 0 or sum(shares) >= 1:
+            raise InvalidValue("size_share", self.size_share, "above 0, and below 1 with sharpness_share")
         if math.isinf(public.epsilon):
             return _ForestRecipe(
-                events.WITHOUT_PRIVACY, "float64", (), ("no privacy",),
-                coding=coding, trees=trees, depth=depth, mechanism=None, sharpening=None,
-            )  # fmt: skip
-        own = 0.0 if self.vote == "majority" else share * public.epsilon
-        sizes = moved(public.relation, public.unit, trees if shared else 1)
-        mechanism = joint_noise(*sizes, public.epsilon - own, public.delta)
-        event: events.Event = mechanism.event
-        sharpening = None
-        parts: tuple[tuple[str, float], ...] = (("leaves", public.epsilon - own),)
-        if own > 0:
-            if isinstance(mechanism, Gaussian):
-                factor = stretched(own, mechanism.event, public.epsilon, public.delta)
-                multiplier = mechanism.event.noise_multiplier * factor
-                own, mechanism = own / factor, Gaussian(sizes[1], noise_multiplier=multiplier)
-            rows = moved(public.relation, public.unit)[0]
-            sharpening = PermuteAndFlip(rows, own, monotone=True)
-            event = events.Compose((sharpening.event, mechanism.event))
-            parts = (*parts, ("sharpness", own))
-        note = f"{trees} trees of {2**depth} leaves"
-        note += f"; noise of deviation {deviation_of(mechanism):.4g} on each count"
-        return _ForestRecipe(
-            event, "exact", parts, (note,),
-            coding=coding, trees=trees, depth=depth, mechanism=mechanism, sharpening=sharpening,
-        )  # fmt: skip
+                events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), coding=coding, noise=None
+            )
+        noise = _noise_of(public, *(share * public.epsilon for share in shares), TREES[-1] if shared else 1)
+        parts = [("leaves", (1 - sum(shares)) * public.epsilon), ("sizes", shares[0] * public.epsilon)]
+        if shares[1] > 0:
+            parts.append(("sharpness", shares[1] * public.epsilon))
+        counts = (TREES[0] if self.trees is None else self.trees) if shared else 1
+        deviation = deviation_of(noise.of_leaves(counts))
+        note = f"noise of deviation {deviation:.4g} on each leaf"
+        note += f" of {counts} trees, more of more" if shared and self.trees is None else ""
+        return _ForestRecipe(noise.event, "exact", tuple(parts), (note,), coding=coding, noise=noise)
+
+    def _share(self, name: str) -> float:
+        share = _validate.finite(name, getattr(self, name))
+        if not 0 <= share < 1:
+            raise InvalidValue(name, share, "in [0, 1)")
+        return share
 
     def _carry_out(self, recipe: _ForestRecipe, rows: PrivateRows, source: Source) -> None:
-        classes = declared_classes(self.classes)
-        drawn = [random_splits(recipe.coding, recipe.depth, source) for _ in range(recipe.trees)]
-        trees = [Tree.complete(*splits) for splits in drawn]
-        exact = statistics(trees, recipe.coding, rows, classes, source if self.data == "disjoint" else None)
-        noisy = exact
-        if recipe.mechanism is not None:
-            noisy = dataclasses.replace(recipe.mechanism, random_state=source)(exact)
-        deviation = deviation_of(recipe.mechanism)
-        shares = [tree.shares(own, deviation)[:, tree.leaves] for tree, own in zip(trees, noisy, strict=True)]
+        classes, noise, coding = declared_classes(self.classes), recipe.noise, recipe.coding
+        labels = labelled(rows, classes)
+        sizes = np.bincount(labels[labels >= 0], minlength=len(classes)).astype(np.float64)
+        if noise is not None:
+            sizes = dataclasses.replace(noise.sizes, random_state=source)(sizes)
+        trees, depth = self._shape(noise, float(sizes.sum()))
+        drawn = [random_splits(coding, depth, source) for _ in range(trees)]
+        grown = [Tree.complete(*splits) for splits in drawn]
+        disjoint = self.data == "disjoint"
+        counts = statistics(grown, coding, rows, classes, source if disjoint else None)
+        leaves = None if noise is None else noise.of_leaves(1 if disjoint else trees)
+        if leaves is not None:
+            counts = dataclasses.replace(leaves, random_state=source)(counts)
+        deviation, even = deviation_of(leaves), np.full((len(classes), 1), 1 / len(classes))
+        prior = shrunk(sizes[:, None], even, deviation_of(None if noise is None else noise.sizes))
+        shares = [
+            tree.shares(own, deviation, towards=prior)[:, tree.leaves]
+            for tree, own in zip(grown, counts, strict=True)
+        ]
         self.classes_ = np.array(classes)
-        self.coding_ = recipe.coding.to_dict()
+        self.coding_ = coding.to_dict()
         self.columns_ = np.stack([column for column, _ in drawn])
         self.routes_ = np.stack([route for _, route in drawn])
-        self.counts_ = noisy
-        self.log_shares_ = np.log(np.stack(shares))
-        self.log_prior_ = np.log(_prior(noisy, deviation))
+        self.class_count_, self.counts_ = sizes, counts
+        self.log_shares_, self.log_prior_ = np.log(np.stack(shares)), np.log(prior[:, 0])
         self.sharpness_ = 1.0
         if self.vote == "average" and self.sharpness_share > 0:
-            scores = correct(self._means(rows.matrix), self.log_prior_, labelled(rows, classes))
-            select = recipe.sharpening and dataclasses.replace(recipe.sharpening, random_state=source)
-            self.sharpness_ = SHARPNESS[int(np.argmax(scores)) if select is None else select(scores)]
+            scores = correct(self._means(rows.matrix), self.log_prior_, labels)
+            select = None if noise is None or noise.sharpening is None else noise.sharpening
+            best = int(np.argmax(scores))
+            if select is not None:
+                best = dataclasses.replace(select, random_state=source)(scores)
+            self.sharpness_ = SHARPNESS[best]
+
+    def _shape(self, noise: _Noise | None, rows: float) -> tuple[int, int]:
+        """How many trees, and how deep, by the noisy number of rows: leaves that are not all noise.
+
+        As many trees as can be :data:`ENOUGH` deep so that a leaf has, on average, half as many rows as
+        its noise is large; and as deep as that allows. What was declared is taken as it is.
+        """
+        disjoint, depth = self.data == "disjoint", 0
+        tried = TREES if self.trees is None else (self.trees,)
+        trees = tried[0]
+        for trees in reversed(tried):
+            deviation = 0.0 if noise is None else deviation_of(noise.of_leaves(1 if disjoint else trees))
+            filled = 2 * max(rows, 1.0) / (trees if disjoint else 1) / max(deviation, 1.0)
+            depth = min(max(int(math.log2(max(filled, 1.0))), 1), USUAL_DEPTH)
+            if depth >= ENOUGH:
+                break
+        return trees, depth if self.depth is None else self.depth
 
     def _means(self, matrix: NDArray[Any]) -> Array:
         """The mean over the trees, added one after the other, of log-shares or of votes: (rows, classes)."""
@@ -241,12 +289,27 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         )  # fmt: skip
 
 
+def _noise_of(public: Public, sizes: float, sharpness: float, counts: int) -> _Noise:
+    """The noise of all parts, ε being what is left of them for the leaves. ``counts`` decides on its kind."""
+    rest = public.epsilon - sizes - sharpness
+    leaves = joint_noise(*moved(public.relation, public.unit, counts), rest, public.delta).event
+    if isinstance(leaves, events.Gaussian):
+        factor = stretched(sizes, sharpness, leaves, public.epsilon, public.delta)
+        leaves = events.Gaussian(leaves.noise_multiplier * factor)
+        sizes, sharpness = sizes / factor, sharpness / factor
+    rows = moved(public.relation, public.unit)[0]
+    sharpening = PermuteAndFlip(rows, sharpness, monotone=True) if sharpness > 0 else None
+    return _Noise(Laplace(rows, epsilon=sizes), leaves, sharpening, public.relation, public.unit)
+
+
 @lru_cache(256)
-def stretched(own: float, leaves: events.Gaussian, epsilon: float, delta: float) -> float:
-    """The smallest factor for the noise of both, a selection of ε ``own`` and the leaves, to cost (ε, δ)."""
+def stretched(sizes: float, sharpness: float, leaves: events.Gaussian, epsilon: float, delta: float) -> float:
+    """The smallest factor for the noise of all parts with which they cost (ε, δ) together."""
 
     def composed(factor: float) -> events.Event:
-        return events.Compose((events.Pure(own / factor), events.Gaussian(leaves.noise_multiplier * factor)))
+        last = (events.Pure(sharpness / factor),) if sharpness > 0 else ()
+        gaussian = events.Gaussian(leaves.noise_multiplier * factor)
+        return events.Compose((events.Laplace(factor / sizes), gaussian, *last))
 
     return accounting.calibrate(composed, epsilon=epsilon, delta=delta)
 
@@ -295,13 +358,6 @@ def statistics(
         mine = slice(None) if own is None else own == place
         found.append(tree.leaf_counts(codes[mine], labels[mine], len(classes)))
     return np.stack(found)
-
-
-def _prior(noisy: Array, deviation: float) -> Array:
-    """The shares of the classes among all rows, from the sums over all leaves of all trees."""
-    totals, leaves = noisy.sum(axis=(0, 2)), noisy.shape[0] * noisy.shape[2]
-    even = np.full((len(totals), 1), 1 / len(totals))
-    return shrunk(totals[:, None], even, deviation * math.sqrt(leaves))[:, 0]
 
 
 def sharpened(means: Array, prior: Array, sharpness: float) -> Array:

@@ -101,15 +101,20 @@ class Tree:
             np.add.at(found.T, self.parent[nodes], found[:, nodes].T)
         return found
 
-    def shares(self, counts: Array, deviation: float, rows: float = 1.0) -> Array:
+    def shares(
+        self, counts: Array, deviation: float, rows: float = 1.0, towards: Array | None = None
+    ) -> Array:
         """The share of each class in every node, (classes, nodes), from noisy counts of the leaves.
 
         From the root down, each node is drawn towards its parent by as many rows as its noise is large, and
-        ``rows`` more: a node is a sum of leaves, whose noise has the ``deviation``.
+        ``rows`` more: a node is a sum of leaves, whose noise has the ``deviation``. The root is drawn
+        ``towards`` given shares (classes, 1), equal ones if there are none.
         """
         totals = self.totals(counts)
         noise = deviation * np.sqrt(self.totals(np.ones((1, len(self.leaves))))[0])
         found = np.full(totals.shape, 1 / len(totals))
+        if towards is not None:
+            found[:] = towards
         for depth in range(int(self.depth.max()) + 1):
             nodes = np.flatnonzero(self.depth == depth)
             around = found[:, np.maximum(self.parent[nodes], 0)]
