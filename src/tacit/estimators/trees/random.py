@@ -178,10 +178,9 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             _validate.count("trees", self.trees, 1)
         if self.depth is not None and not 1 <= _validate.count("depth", self.depth, 1) <= MOST_DEPTH:
             raise InvalidValue("depth", self.depth, f"at most {MOST_DEPTH}")
-        shares = [
-            self._share("size_share"),
-            0.0 if self.vote == "majority" else self._share("sharpness_share"),
-        ]
+        shares = [self._share("size_share"), self._share("sharpness_share")]
+        if self.vote == "majority":
+            shares[1] = 0.0
         if shares[0] == 0 or sum(shares) >= 1:
             raise InvalidValue("size_share", self.size_share, "above 0, and below 1 with sharpness_share")
         if math.isinf(public.epsilon):
