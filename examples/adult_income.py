@@ -12,7 +12,6 @@ Prints what is done and spent, and writes adult.db, income*.tacit and income.htm
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
 import webbrowser
@@ -23,9 +22,10 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, roc_auc_score
+from typed import command
 
 import tacit
-from tacit import cli, datasets
+from tacit import datasets
 from tacit.data.reading import private_rows
 from tacit.evaluation import evaluations_of
 from tacit.models import load
@@ -37,14 +37,6 @@ MODELS = {"income.tacit": (1.0, 1.0), "income-0.3.tacit": (0.3, 0.5), "income-0.
 """ε of the fit and ε of the test, by model; the first is the one the report is about."""
 GROUPS = "sex,race"
 TRANSFORMS = ("capital_gain=log1p", "capital_loss=log1p")
-
-
-def command(console: Console, *words: str) -> None:
-    """Show a command as it would be typed, and run it."""
-    console.print(f"$ tacit {shlex.join(words)}", markup=False, soft_wrap=True, style="bold")
-    code = cli.app(list(words), standalone_mode=False)
-    if code:
-        sys.exit(int(code))
 
 
 def fit_words(files: datasets.Files, folder: Path, name: str, seed: int | None) -> list[str]:

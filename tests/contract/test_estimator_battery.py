@@ -22,6 +22,7 @@ from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.estimators import (
     ESTIMATORS,
     DecisionTree,
+    GradientBoosting,
     LinearRegression,
     LinearSVC,
     LogisticRegression,
@@ -90,6 +91,23 @@ BAD_COUNTED = ({"bounds": None, "categories": None}, {"bounds": (1, -1)}, {"clas
 FITS |= {
     f"{kind.__name__}-{name}": Fit(kind, {"bounds": (-1, 1), **CLASSIFIED, **more}, (*BAD_COUNTED, *bad))
     for name, kind, more, bad in COUNTED
+}
+BOOSTED = {"bounds": (-1, 1), "population": 4, "bins": 4, "rounds": 3}
+BAD_BOOSTED = (
+    {"bounds": None}, {"bounds": (1, -1)}, {"task": "clustering"}, {"population": -1}, {"population": None},
+    {"bins": 1}, {"bins": 256}, {"bins": None}, {"categories": [2]}, {"rounds": 0}, {"learning_rate": 0.0},
+    {"slope": 0.0}, {"interactions": -1},
+)  # fmt: skip
+FITS |= {
+    "GradientBoosting": Fit(GradientBoosting, BOOSTED | CLASSIFIED, (*BAD_BOOSTED, {"classes": None})),
+    "GradientBoosting-bought": Fit(
+        GradientBoosting, BOOSTED | CLASSIFIED | {"population": "dp", "bounds": "dp"}, repeats=False
+    ),
+    "GradientBoosting-three-classes": Fit(GradientBoosting, BOOSTED | {"classes": [0, 1, 2]}),
+    "GradientBoosting-regression": Fit(
+        GradientBoosting, BOOSTED | MEASURED | {"task": "regression"}, ({"target_bounds": None},)
+    ),
+    "GradientBoosting-pairs": Fit(GradientBoosting, BOOSTED | CLASSIFIED | {"interactions": 1}, BAD_BOOSTED),
 }
 CASES = [
     pytest.param(fit, delta, id=f"{name}-{'pure' if delta == 0 else 'approximate'}")

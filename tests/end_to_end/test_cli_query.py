@@ -365,3 +365,51 @@ def test_the_command_is_there_and_loads_little(run: Run) -> None:
         check=False,
     )
     assert (process.returncode, process.stderr) == (0, "")
+
+
+def test_histograms_by_group_with_bins_as_people_write_them(run: Run) -> None:
+    shown = ask(run, "histogram(age, [0, 18, 65, 100]) by sex", "--seed", "1")
+    assert "│ Female │ 18–64  │" in shown.good().out
+    (answer,) = ask(run, "histogram(age, [0, 18, 65, 100]) by sex", "--format", "json").json["answers"]
+    assert answer["rows"][1]["keys"] == {"sex": "Female", "age": "18–64"}
+    assert [row["edges"] for row in answer["rows"][:3]] == [[0, 18], [18, 65], [65, 100]]
+    halves = "histogram(day, ['2020-01-01', '2020-07-01', '2020-12-31'])"
+    (days,) = ask(run, halves, "--format", "json").json["answers"]
+    assert days["rows"][0]["keys"] == {"day": "2020-01-01 to 2020-06-30"}
+    assert days["rows"][0]["edges"] == ["2020-01-01", "2020-07-01"]
+
+
+def test_answers_are_drawn_and_written_as_one_page(run: Run) -> None:
+    asked = "count()", "histogram(age, 5) by sex", "crosstab(sex, `home-town`, margins=True)", "top(sex, 2)"
+    shown = ask(run, *asked, "--plot", "a.svg", "--page", "a.html").good()
+    text = " ".join(shown.out.split())
+    assert "Plot written to a.svg" in text
+    assert "Not drawn, for it has no numbers: top(sex, 2)" in text
+    assert "Page written to a.html" in text
+    drawn, page = (Path(name).read_text(encoding="utf-8") for name in ("a.svg", "a.html"))
+    assert "histogram(age, 5) by sex" in drawn
+    assert "ε = 0.05, under add_remove of one row." in drawn
+    for part in ("Answers about data.csv", "With ε = 0.2, whoever reads these answers", "<td>0–19</td>",
+                 "top(sex, 2)", "What it cost", "ε = 0.2 of 1 spent on the same people in all"):  # fmt: skip
+        assert part in page, part
+    assert page.count("<svg") == 4, "wide and narrow, of the two that are drawn"
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_plot_or_page_that_cannot_be_written_costs_nothing(run: Run) -> None:
+    for bad, told in (
+        (("--plot", "a.doc"), "Use .png, .svg or .pdf"),
+        (("--plot", "no/such/a.png"), "cannot be written"),
+        (("--page", "no/such/a.html"), "cannot be written"),
+        (("--page", "data.csv", "--overwrite"), "used by the job itself"),
+        (("--plot", "a.svg", "--page", "a.svg"), "name the same file"),
+    ):
+        refused = ask(run, "count()", *bad)
+        assert refused.code == 2
+        assert told in refused.err
+    assert spent() == 0.0
+
+
+def test_names_alone_leave_no_empty_plot(run: Run) -> None:
+    assert "Not drawn" in ask(run, "top(sex, 2)", "--plot", "a.svg").good().out
+    assert not Path("a.svg").exists()

@@ -1,7 +1,7 @@
 """Code in the README and the guides runs, and prints what is shown.
 
-Blocks of ``python`` in a file share one namespace and one temporary folder; a ``text`` block right
-after one shows its output. In a ``console`` block every line that starts with ``$ tacit`` is run, and
+Blocks of ``python`` in a file share one namespace, and all files share one temporary folder; a ``text`` block
+right after one shows its output. In a ``console`` block every line that starts with ``$ tacit`` is run, and
 the lines after it are its output.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -18,18 +19,38 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+GUIDES = [DOCS / name for name in LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))]
+"""The guides in the order in which they are to be read."""
+FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCS / "index.md", *GUIDES]
+READINGS = [(1, ROOT / "README.md"), *((time, path) for time in (1, 2) for path in GUIDES)]
+"""The README, and then all guides, twice."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one folder in which everything is read."""
+    return tmp_path_factory.mktemp("reading")
 
 
 def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_code_prints_what_is_shown(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_index_lists_every_guide_and_the_readme_does_in_the_same_order() -> None:
+    assert sorted(GUIDES) == sorted(path for path in DOCS.glob("*.md") if path.name != "index.md")
+    listed = [ROOT / name for name in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))]
+    assert list(dict.fromkeys(path for path in listed if path in GUIDES)) == GUIDES
+
+
+@pytest.mark.parametrize(("time", "path"), READINGS, ids=lambda value: getattr(value, "name", str(value)))
+def test_code_prints_what_is_shown(
+    time: int, path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each guide, in order, in one folder, twice: no guide stands in the way of another or of itself."""
+    monkeypatch.chdir(folder)
     text = path.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
     namespace: dict[str, object] = {"__name__": path.stem}
@@ -45,7 +66,7 @@ def test_code_prints_what_is_shown(path: Path, tmp_path: Path, monkeypatch: pyte
         elif kind == "text" and printed and not text[printed[0] : block.start()].strip():
             assert lines(printed[1]) == lines(body)
         elif kind == "console":
-            check_session(body, tmp_path)
+            check_session(body, folder)
 
 
 def check_session(body: str, folder: Path) -> None:
@@ -72,3 +93,21 @@ def test_links_lead_somewhere(path: Path) -> None:
         if not (path.parent / target).exists()
     ]
     assert not missing
+
+
+def test_the_first_example_of_the_readme_is_short() -> None:
+    """From a CSV to a saved model in under 15 lines; what ε means, and a picture, come before."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = next(block for block in BLOCK.finditer(text) if block.group(1) == "python")
+    assert "jobs.fit(" in first.group(2)
+    assert len(first.group(2).strip().splitlines()) < 15
+    before = text[: first.start()]
+    assert before.index("**What ε means.**") < before.index("<picture>")
+    assert text.count("pip install") == 1
+
+
+def test_the_picture_of_the_readme_is_drawn_by_its_script(tmp_path: Path) -> None:
+    pictures = DOCS / "pictures"
+    runpy.run_path(str(pictures / "epsilon.py"))["main"](["--out", str(tmp_path)])
+    for name in ("epsilon-light.svg", "epsilon-dark.svg"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == (pictures / name).read_text(encoding="utf-8")

@@ -65,6 +65,64 @@ def test_show(study: Path):
     assert "The last 1 of 2 entries" in run("show", study, "--last", 1).output
 
 
+@pytest.fixture(params=["basic", "renyi", "gaussian"])
+def busy(request: pytest.FixtureRequest, path: Path) -> Path:
+    """A ledger of each rule with a label longer than any terminal, and parts."""
+    with Ledger.open(path, Budget(3.0, 1e-6), filter=request.param) as ledger:
+        ledger.charge(events.Gaussian(20.0), label="ä very long label " * 9, delta=1e-8)
+        scope = ledger.parallel("region", partitions=["north", "south"])
+        scope.charge("north", events.Laplace(8.0), label="count")
+        ledger.charge(events.Gaussian(23.0), label="mean", delta=1.25e-8)
+    return path
+
+
+def test_show_fits_80_columns(busy: Path):
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["show", str(busy)]).output
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    table = lines[next(place for place, line in enumerate(lines) if line.startswith("Entries")) + 1 :]
+    rows = [line for line in table if line.startswith("│")]
+    assert len(rows) == 4, "a header and one line for each charge"
+    with Ledger.open(busy) as ledger:
+        assert f"{ledger.filter}: " in shown
+        last = [cell.strip() for cell in rows[-1].strip("│").split("│")]
+        header = [cell.strip() for cell in rows[0].strip("│").split("│")]
+        assert float(last[header.index("ε in all")]) == pytest.approx(ledger.spent().epsilon, rel=1e-3)
+        assert f"ε = {ledger.remaining():.4g}"[:-1] in shown
+        if ledger.filter == "basic":
+            assert float(last[header.index("δ in all")]) == pytest.approx(2.25e-8)
+            assert "δ = 9.775e-07" in shown
+
+
+def test_show_as_json_agrees_with_the_ledger(busy: Path):
+    body = json.loads(run("show", busy, "--format", "json").output)
+    with Ledger.open(busy) as ledger:
+        (found,) = body["datasets"]
+        spent = ledger.spent()
+        assert body["head"] == ledger.head()
+        assert found["filter"] == ledger.filter
+        assert found["spent"] == {"epsilon": spent.epsilon, "delta": spent.delta}
+        assert found["remaining"] == {"epsilon": ledger.remaining(), "delta": ledger.remaining_delta()}
+        assert [charge["hash"] for charge in found["charges"]] == [entry.hash for entry in ledger.entries()]
+        assert found["charges"][-1]["spent"] == found["spent"]
+        assert [charge["epsilon"] for charge in found["charges"]] == [
+            entry.cost.epsilon for entry in ledger.entries()
+        ]
+        if ledger.filter == "gaussian":
+            assert found["charges"][0]["mu_squared"] == pytest.approx(1 / 400)
+
+
+@pytest.mark.parametrize("rule", [None, "renyi", "gaussian"])
+def test_init_says_which_rule_and_when_another_is_better(path: Path, rule: str | None):
+    said = run("init", path, "--epsilon", 3, "--delta", "1e-6", *(["--filter", rule] if rule else [])).output
+    assert f"Rule: {rule or 'basic'}: " in said
+    for other in {"basic", "renyi", "gaussian"} - {rule or "basic"}:
+        assert f"--filter {other} is for" in said
+    assert "tacit plan --ledger" in said
+    with Ledger.open(path) as ledger:
+        assert ledger.filter == (rule or "basic")
+
+
 def test_show_every_dataset_or_one(study: Path):
     run("init", study, "--epsilon", 1, "--dataset", "hospital")
     assert ": hospital" in run("show", study).output

@@ -256,7 +256,7 @@ def test_columns_that_are_refused(arguments: dict[str, Any], message: str) -> No
         ("[columns]\nage = 'integer'", "column 'age' must be a table, got 'integer'"),
         (
             "[column.age]\ntype = 'integer'",
-            "key of the schema must be one of columns, population, unit, csv, got 'column'. Did",
+            "key of the schema must be one of columns, population, unit, csv, about, got 'column'. Did",
         ),
         ("[age]\ntype = 'integer'", "got 'age'. Columns are written [columns.age]."),
         ("[columns.'']\ntype = 'integer'", "name of a column must be text of one character or more, got ''"),
@@ -270,7 +270,7 @@ def test_columns_that_are_refused(arguments: dict[str, Any], message: str) -> No
         ("unit = 'id'\n[columns.a]\ntype = 'text'", "unit must be a Unit"),
         (
             "rows = 5\n[columns.a]\ntype = 'text'",
-            "key of the schema must be one of columns, population, unit, csv, got 'rows'. The public number",
+            "one of columns, population, unit, csv, about, got 'rows'. The public number",
         ),
         ("unit.rows = 2\n[columns.a]\ntype = 'text'", "rows of the unit must be 1 where the unit is a row"),
         ("unit.column = 3\n[columns.a]\ntype = 'text'", "column of the unit must be text"),

@@ -497,6 +497,7 @@ def _as_dataset() -> Dataset[Any]:
     ],
     ids=["tensors", "arrays", "tensor data set", "data set", "loader", "loader of a data set"],
 )
+@pytest.mark.filterwarnings("ignore:The DataLoader's batches")
 def test_data_sets_of_every_kind_are_the_same(make: Any) -> None:
     models = network(), network()
     trainer(model=models[0], random_state=5).fit(data())

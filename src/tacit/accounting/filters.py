@@ -278,7 +278,8 @@ class BudgetFilter:
         releases. Either alternative may be the one that holds in the end, so their δ's add up.
     ``gaussian``
         Σμ² ≤ μ², where μ-GDP is (epsilon, delta)-private: all of delta states the total, and no charge takes
-        any. The mode for Gaussian noise (:mod:`tacit.accounting.gdp`); other events are refused, except pure ones.
+        any. The mode for Gaussian noise (:mod:`tacit.accounting.gdp`); other events are refused, except pure
+        ones.
 
     ``order`` overrides the Rényi order, for totals that were recorded at another one.
 

@@ -22,7 +22,7 @@ app = typer.Typer(
     cls=lazy.LazyGroup,
     help="Differential privacy: plan what to spend, ask private data, fit models, and keep the ledger.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 
@@ -51,7 +51,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     warnings.showwarning = wording.warned
     try:
-        app()
+        app(prog_name="tacit")
     except errors.TacitError as error:
         print(wording.told(error), file=sys.stderr)
         sys.exit(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit import _validate, events
+from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee, ceiling, floor
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "say",
     "show_json",
     "status",
+    "transforms_of",
     "up",
     "wants_json",
 ]
@@ -156,3 +158,14 @@ def _described_value(value: Any) -> str:
     if isinstance(value, events.Event):
         return described(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def transforms_of(given: Iterable[str]) -> dict[str, str]:
+    """What to do to columns before scaling, from words such as capital_gain=log1p."""
+    found = {}
+    for text in given:
+        column, sign, how = text.rpartition("=")
+        if not sign or not column or not how:
+            raise InvalidValue("transform", text, "a column and what to do, such as capital_gain=log1p")
+        found[column] = how
+    return found

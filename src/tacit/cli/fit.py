@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +10,9 @@ import typer
 from rich.console import Console
 
 from tacit import jobs
-from tacit.cli import options, spending
-from tacit.cli.common import described, made_facts, say, show_json, wants_json
+from tacit.cli import completion, options, spending
+from tacit.cli.common import described, made_facts, say, show_json, transforms_of, wants_json
 from tacit.cli.inspect import tested
-from tacit.errors import InvalidValue
 from tacit.estimators.registry import ESTIMATORS
 
 __all__ = ["fit"]
@@ -23,8 +21,18 @@ __all__ = ["fit"]
 def fit(
     source: options.Source,
     schema: options.SchemaFile,
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(ESTIMATORS)}.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The column to predict.", show_default=False, autocompletion=completion.columns
+        ),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(ESTIMATORS)}.", show_default=False, autocompletion=completion.models
+        ),
+    ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
     ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],
@@ -90,7 +98,7 @@ def fit(
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
         dataset=dataset, out=out, overwrite=overwrite, noise=noise, interval_share=interval_share,
-        buy_population=buy_population, norm=norm, transforms=_transforms(transform or ()),
+        buy_population=buy_population, norm=norm, transforms=transforms_of(transform or ()),
         exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
         test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
         random_state=seed,
@@ -116,16 +124,6 @@ def fit(
             show_json({**plan, **made_facts(made.path, made.guarantee, made.evaluation)})
         if made.path != out:
             raise typer.Exit(2)
-
-
-def _transforms(given: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        column, sign, how = text.rpartition("=")
-        if not sign or not column or not how:
-            raise InvalidValue("transform", text, "a column and what to do, such as capital_gain=log1p")
-        found[column] = how
-    return found
 
 
 def _names(given: str | None) -> list[str]:

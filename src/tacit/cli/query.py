@@ -17,15 +17,16 @@ from rich.table import Table
 
 from tacit import jobs
 from tacit.cli import options, spending
-from tacit.cli.common import as_json, chosen_format, deliver, described, pair, status, up
+from tacit.cli.common import as_json, chosen_format, deliver, described, pair, say, status, up
+from tacit.errors import TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs.files import reserved, spare
 from tacit.ledger import Ledger
 from tacit.tables.questions import CATALOGUE
 
 if TYPE_CHECKING:
-    from tacit.cli.answers import AnswerLines
-    from tacit.tables import Quote
+    from tacit.tables import Quote, Release
+    from tacit.tables.lines import AnswerLines
 
 __all__ = ["query"]
 
@@ -57,6 +58,12 @@ def query(
     out: Annotated[
         Path | None, typer.Option(help="File to write the answers to.", show_default="standard output")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the answers: .png, .svg or .pdf.", show_default=False)
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write one HTML page with all answers, drawn.", show_default=False)
+    ] = None,
     overwrite: options.Overwrite = False,
     delimiter: options.Delimiter = None,
     seed: options.Seed = None,
@@ -77,8 +84,10 @@ def query(
     charged or read, and the exit code is 2 if the budget would not suffice.
     """
     style = chosen_format(format, out, ("table", "json", "csv"))
-    if out is not None:
-        spare(out, overwrite, source, schema, ledger)
+    for place in (out, plot, page):
+        if place is not None:
+            spare(place, overwrite, source, schema, ledger)
+    _check_places(out, plot, page)
     with jobs.plan_query(
         source, questions, schema=schema, ledger=ledger, epsilon=epsilon, delta=delta, dataset=dataset,
         confidence=confidence, delimiter=delimiter, random_state=seed,
@@ -86,19 +95,59 @@ def query(
         if dry_run:
             _show_plan(job, style, out, population)
             return
-        from tacit.cli.answers import answer_of
+        from tacit.tables.lines import answer_of
 
         book = job.dues[0].ledger
-        with spending.refusals(book), reserved(out), status(f"Asking {source}"):
+        places = reserved(out), reserved(plot), reserved(page)
+        with spending.refusals(book), places[0], places[1], places[2], status(f"Asking {source}"):
             answered = job.run()
             answers = [answer_of(release, confidence) for release in answered.releases]
         _show_answers(answers, answered.guarantee, book, confidence, style, out)
+        quiet = Console(stderr=style != "table" and out is None)
+        if plot is not None:
+            _draw(quiet, answered.releases, confidence, plot)
+        if page is not None:
+            from tacit.report.answers import answers_page
+
+            name = Path(source).name
+            text = answers_page(
+                answered.releases, answered.guarantee, name=name, ledger=book, confidence=confidence
+            )
+            deliver(text, page, "pages")
+            say(quiet, f"Page written to {page}")
 
 
 _STATISTICS = "Statistics: " + ", ".join(kind.usage() for kind in CATALOGUE.values()) + "."
 query.__doc__ = (query.__doc__ or "").replace(
     "{statistics}", textwrap.fill(_STATISTICS, 75, subsequent_indent="    ", break_on_hyphens=False)
 )
+
+
+def _check_places(out: Path | None, plot: Path | None, page: Path | None) -> None:
+    """Refuse two results in one file, and a picture of no known format, before anything is charged."""
+    named = [place.resolve() for place in (out, plot, page) if place is not None]
+    if len(set(named)) < len(named):
+        raise TacitError("--out, --plot and --page name the same file.", "Name one for each.")
+    if plot is not None:
+        from tacit.drawing.files import check_ending
+
+        check_ending(plot)
+
+
+def _draw(console: Console, releases: Sequence[Release], confidence: float, plot: Path) -> None:
+    """All answers in one picture, below each other; those without numbers are left out, and said to be."""
+    from tacit.drawing import charts, files
+    from tacit.tables.pictures import chart_of, drawable
+
+    drawn = [release for release in releases if drawable(release, confidence)]
+    if drawn:
+        files.save(charts.figure_of([chart_of(release, confidence) for release in drawn]), plot)
+        say(console, f"Plot written to {plot}")
+    else:
+        plot.unlink(missing_ok=True)
+    for release in releases:
+        if release not in drawn:
+            say(console, f"Not drawn, for it has no numbers: {release.label}")
 
 
 def _rendered(parts: Sequence[str | Table], out: Path | None) -> str:

@@ -13,8 +13,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit import _validate, jobs
-from tacit.cli import options, spending
-from tacit.cli.common import described, made_facts, pair, say, show_json, status, wants_json
+from tacit.cli import completion, options, spending
+from tacit.cli.common import (
+    described,
+    made_facts,
+    pair,
+    say,
+    show_json,
+    status,
+    transforms_of,
+    wants_json,
+)
 from tacit.cli.inspect import tested
 from tacit.errors import InvalidValue
 
@@ -24,26 +33,62 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-SOURCE = "Where the examples are"
+TABLE = "A table"
+SOURCE = "Where images and arrays are"
 HOW = "How it is trained (by default as suits the architecture)"
 
 
 def train(
     architecture: Annotated[
-        str, typer.Option(help="linear, mlp, cnn, scattering or resnet.", show_default=False)
+        str,
+        typer.Option(
+            help="linear or mlp; for images also cnn, scattering or resnet.", show_default=False,
+            autocompletion=completion.architectures,
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the run.", show_default=False)],
     delta: Annotated[float, typer.Option(help="δ to spend; the noise is Gaussian.", show_default=False)],
-    population: Annotated[
-        int, typer.Option(help="How many examples there are, as far as is public.", show_default=False)
-    ],
     ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the network to.", show_default=False)],
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="An .npz file, an idx file of images, or a folder: of idx files, or of a folder by class.",
+            help="A CSV or Parquet file, with --schema and --target; an .npz file, an idx file of images, or "
+            "a folder: of idx files, or of a folder by class.",
             show_default=False,
+        ),
+    ] = None,
+    population: Annotated[
+        int | None,
+        typer.Option(
+            help="How many examples there are, as far as is public.", show_default="the schema's"
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="What is public about the table; see tacit schema.", rich_help_panel=TABLE,
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="The column to predict.", rich_help_panel=TABLE, show_default=False,
+            autocompletion=completion.columns,
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Make no feature of it; may be repeated.", rich_help_panel=TABLE,
+            autocompletion=completion.columns,
+        ),
+    ] = None,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=log1p|sqrt", help="Before scaling; may be repeated.", rich_help_panel=TABLE
         ),
     ] = None,
     classes: Annotated[
@@ -150,6 +195,11 @@ def train(
 ) -> None:  # fmt: skip
     """Train a private network on a file of examples, and pay for it from a ledger.
 
+    A table, CSV or Parquet, is read by its schema: categories become one
+    feature each, numbers are scaled by their bounds. A target with declared
+    categories is learnt as classes, one with bounds as a number; a row whose
+    target is neither adds nothing. Images and arrays need no schema.
+
     What is public is declared: how many examples and classes there are. Names,
     shapes and types in the header of the file are taken as public, and so are
     the names of folders by class; this is printed. An example whose label is
@@ -172,13 +222,14 @@ def train(
     with status("Finding the noise"):
         job = jobs.plan_train(
             source, architecture=architecture, epsilon=epsilon, delta=delta, population=population,
-            ledger=ledger, dataset=dataset, out=out, overwrite=overwrite, classes=classes, images=images,
-            labels=labels, inputs=inputs, targets=targets, size=_side(size), grey=grey,
-            mean=_numbers("mean", mean), std=_numbers("std", std), epochs=epochs, batch_size=batch_size,
-            lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm, clipping=clipping,
-            average=average, sampling=sampling, test=test, test_epsilon=test_epsilon, test_public=test_public,
-            test_dataset=test_dataset, label=label, report=report, checkpoint=checkpoint, resume=resume,
-            random_state=seed,
+            ledger=ledger, schema=schema, target=target, exclude=exclude or (),
+            transforms=transforms_of(transform or ()), dataset=dataset, out=out, overwrite=overwrite,
+            classes=classes, images=images, labels=labels, inputs=inputs, targets=targets, size=_side(size),
+            grey=grey, mean=_numbers("mean", mean), std=_numbers("std", std), epochs=epochs,
+            batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm,
+            clipping=clipping, average=average, sampling=sampling, test=test, test_epsilon=test_epsilon,
+            test_public=test_public, test_dataset=test_dataset, label=label, report=report,
+            checkpoint=checkpoint, resume=resume, random_state=seed,
         )  # fmt: skip
     with job:
         console = Console(quiet=quiet or in_json)
@@ -234,6 +285,11 @@ def _show_plan(console: Console, job: TrainJob) -> None:
     table.add_row("spends", escape(pair(job.planned.guarantee())))
     table.add_row("protects", escape(f"{job.planned.relation} of one {job.planned.unit}"))
     console.print(table)
+    if network.maker is not None:
+        about = "is missing or not declared" if network.classes_ else "is missing"
+        target = network.maker.target
+        say(console, f"Taken as public: {job.found.known}. A row whose {target} {about} adds nothing.")
+        return
     other = (
         "An image that cannot be decoded adds nothing."
         if job.found.classes

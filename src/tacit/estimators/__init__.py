@@ -8,6 +8,7 @@ places where noise can enter a linear model.
 from tacit.data.features import Features, Known, known
 from tacit.data.preprocessor import Preprocessor
 from tacit.estimators.bayes import NaiveBayes
+from tacit.estimators.boosting.model import GradientBoosting
 from tacit.estimators.linear import noise
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
@@ -20,6 +21,7 @@ __all__ = [
     "ESTIMATORS",
     "DecisionTree",
     "Features",
+    "GradientBoosting",
     "Known",
     "LinearRegression",
     "LinearSVC",

@@ -34,7 +34,7 @@ from sklearn.base import BaseEstimator
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue
 from tacit.relations import Unit
-from tacit.schema import Column, Dialect, Schema
+from tacit.schema import About, Column, Dialect, Schema
 
 __all__ = ["parts_with_products", "register_rowwise", "untouched"]
 
@@ -218,5 +218,5 @@ def _settings(value: Any) -> Iterable[Any]:
 
 
 register_rowwise(Preprocessor, ("schema", "target", "norm", "transforms", "exclude"))
-for _kind in (Schema, Column, Unit, Dialect):
+for _kind in (Schema, Column, Unit, Dialect, About):
     register_rowwise(_kind, tuple(_kind.__dataclass_fields__))

@@ -239,6 +239,13 @@ def _declared(name: str, maker: Preprocessor) -> dict[str, Any]:
     from tacit.estimators.registry import ESTIMATORS
 
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
+    if "task" in ESTIMATORS[name]().get_params():
+        if maker.classes is not None:
+            return {"task": "classification", "classes": list(maker.classes)}
+        if maker.target_bounds is not None:
+            return {"task": "regression", "target_bounds": maker.target_bounds}
+        advice = "Declare its categories or its bounds in the schema."
+        raise InvalidValue(target, column.type, f"declared with categories or bounds, for {name}", advice)
     classifiers = [other for other, each in ESTIMATORS.items() if is_classifier(each())]
     if name in classifiers:
         if maker.classes is None:

@@ -6,24 +6,30 @@ This is the one module of :mod:`tacit.jobs` that needs PyTorch; the others impor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from tacit import _validate
 from tacit.data.examples import Found, Where, find, valid_labels
+from tacit.data.given import places
+from tacit.data.preprocessor import Preprocessor
+from tacit.data.reading import prepare
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs import files
 from tacit.jobs.job import Due, Job, Say, silent, warned
 from tacit.jobs.reporting import write_page
-from tacit.jobs.same import digest_of, refusal
-from tacit.jobs.testing import ModelTest
+from tacit.jobs.same import digest_of, refusal, refuse_same_file
+from tacit.jobs.tabular import RowExamples
+from tacit.jobs.testing import ModelTest, RowTest
 from tacit.ledger import Payment
 from tacit.relations import Relation
+from tacit.schema import Schema
 from tacit.training import Plan, Trainer
 from tacit.training.networks.network import Later, Network, Preparation
 from tacit.training.networks.settings import Settings, average_of, resumed, seeded_start
@@ -45,7 +51,8 @@ def started_with(checkpoint: Path | None, **given: Any) -> Start:
     if checkpoint is not None:
         return Start(resumed(checkpoint, given))
     chosen = {name: value for name, value in given.items() if value is not None}
-    return Start({**_USUAL, "label": f"{given['architecture']} run", **chosen})
+    told = "run" if given["target"] is None else f"network of {given['target']}"
+    return Start({**_USUAL, "label": f"{given['architecture']} {told}", **chosen})
 
 
 @dataclass(frozen=True)
@@ -64,20 +71,37 @@ class Start:
             classes=tuple(map(str, known.get("names", ()))),
         )  # fmt: skip
 
-    def planned(self, found: Found, payment: Payment) -> tuple[Network, Settings, Plan]:
+    @property
+    def maker(self) -> Preprocessor | None:
+        """What makes examples of the rows of a table; None for files of examples."""
+        known = self.options
+        if known.get("schema") is None:
+            return None
+        schema, excluded = Schema.from_toml(known["schema"]), list(known.get("exclude", ()))
+        if schema.unit.column in schema.columns:
+            excluded.append(str(schema.unit.column))
+        target, transforms = known.get("target"), known.get("transforms")
+        return Preprocessor(schema, target=target, transforms=transforms, exclude=excluded)
+
+    def planned(self, found: Found | RowExamples, payment: Payment) -> tuple[Network, Settings, Plan]:
         """A network for these examples and the run with its noise; nothing is read or charged."""
         known = self.options
         if tuple(known.get("shape", found.shape)) != found.shape:
             shape = tuple(known["shape"])
             raise InvalidValue("examples", found.shape, f"of the shape {shape}, as when the run was started")
-        names = tuple(known["names"] if "names" in known else self._classes(found))
-        prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
         architecture, population = known["architecture"], known["population"]
         settings = Settings.of(architecture, population, **{name: known.get(name) for name in _SETTINGS})
-        network = Network.new(architecture, found.shape, names, prepare)
+        if isinstance(found, RowExamples):
+            network = Network.of_table(architecture, found.maker)
+            started = {**known, "shape": found.shape}
+        else:
+            names = tuple(known["names"] if "names" in known else self._classes(found))
+            prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
+            network = Network.new(architecture, found.shape, names, prepare)
+            started = {**known, "classes": len(names), "names": names, "shape": found.shape}
         plan = settings.plan(
             population=population, epsilon=known["epsilon"], delta=known["delta"], relation=payment.relation,
-            started={**known, "classes": len(names), "names": names, "shape": found.shape},
+            unit=payment.unit, started=started,
         )  # fmt: skip
         if payment.relation is Relation.REPLACE_ONE and found.private_rows != population:
             raise InvalidValue(
@@ -114,14 +138,14 @@ class TrainJob(Job):
 
     unread = "examples"
 
-    def __init__(self, start: Start, found: Found, payment: Payment, *, resume: bool) -> None:
+    def __init__(self, start: Start, found: Found | RowExamples, payment: Payment, *, resume: bool) -> None:
         self.found = found
         self.payment = payment
         self.label = str(start.options["label"])
         self.seed: int | None = start.options.get("seed")
         self.network, self.settings, self.planned = start.planned(found, payment)
         self.resume = resume
-        self.test: ExampleTest | None = None
+        self.test: ExampleTest | NetworkRowTest | None = None
         self.out: Path | None = None
         self.report: Path | None = None
         self.checkpoint: Path | None = None
@@ -136,9 +160,26 @@ class TrainJob(Job):
         others = epsilon is None or payment is not self.payment
         label = f"test of the {self.label}"
         test = ExampleTest.of(self.network, payment, path, epsilon, label, self.seed, where, others=others)
+        if isinstance(self.found, RowExamples):
+            raise InvalidValue("test", str(path), "rows of a table, as the network is trained on")
         if test.found.identity == self.found.identity and others:
             raise refusal(str(path), "examples")
         test.trained_on = self.found
+        self._add(test)
+
+    def add_row_test(self, payment: Payment, source: str, epsilon: float | None, stack: ExitStack) -> None:
+        """Measure the network on the rows of another file of the same columns."""
+        if not isinstance(self.found, RowExamples):
+            raise InvalidValue("test", source, "examples of the kind that the network is trained on")
+        others = epsilon is None or payment is not self.payment
+        label = f"test of the {self.label}"
+        test = NetworkRowTest(payment, source, epsilon, label, self.seed, others, self.found.maker, ())
+        test.opened = prepare(source, test.schema, test.columns)
+        stack.callback(test.opened.close)
+        self.found.test = test
+        self._add(test)
+
+    def _add(self, test: ExampleTest | NetworkRowTest) -> None:
         self.test = test
         due = test.due("the test" if self.dues else "")
         self.dues = self.dues if due is None else (*self.dues, due)
@@ -146,8 +187,10 @@ class TrainJob(Job):
     def check(self) -> None:
         """Go through the files, and raise if one of them is damaged; nothing is kept of the examples."""
         self.found.check()
-        if self.test is not None:
+        if isinstance(self.test, ExampleTest):
             self.test.found.check()
+        elif self.test is not None and self.test.others:
+            refuse_same_file(self.found.name, self.test.source)
 
     def run(self, say: Say = silent, warn: Say = warned, *, bar: bool | None = False) -> Trained:
         """Charge, read, train, save; then test, and save the figures too: no failure loses what was paid for.
@@ -199,12 +242,20 @@ class TrainJob(Job):
         examples = Later(self.found, len(network.classes_), network.prepare, fixed, say)
         trainer.fit(examples, resume=self.resume)
         made = trainer.guarantee
-        known = f"known without the examples: how many there are ({self.planned.population}), their classes"
-        network.guarantee_ = replace(made, assumptions=(*made.assumptions, f"{known} and {self.found.known}"))
+        network.guarantee_ = replace(made, assumptions=(*made.assumptions, *self._known()))
         network.run = self.settings.described(self.planned)
         if trainer.step_number < self.planned.steps:
             network.run += (("stopped", f"after step {trainer.step_number}"),)
         return trainer
+
+
+    def _known(self) -> tuple[str, ...]:
+        """What the guarantee takes as public, in words."""
+        many = f"how many there are ({self.planned.population})"
+        if isinstance(self.found, RowExamples):
+            about = f"known without the rows: {many} and {self.found.known}"
+            return about, *self.found.opened.assumptions
+        return (f"known without the examples: {many}, their classes and {self.found.known}",)
 
 
 @dataclass
@@ -248,6 +299,26 @@ class ExampleTest(ModelTest):
         return model.predict_proba(inputs), valid_labels(labels, len(model.classes_)), None, None
 
 
+@dataclass
+class NetworkRowTest(RowTest):
+    """A measurement of a network of a table on other rows of it."""
+
+    def run(self, model: Any, say: Say) -> Evaluation:
+        """Charge, read, measure; classes go by their names."""
+        return replace(super().run(model, say), classes=tuple(model.classes_))
+
+    def _measured(self, model: Any) -> Any:
+        """A model of the network's answers, which are computed where the rows are read, each by itself."""
+        return Scores(len(model.classes_)) if model.classes_ else Answers()
+
+    def _read(self, model: Any) -> tuple[Any, Any, Any, Any]:
+        """Answers and targets of the private rows. Called inside the charge."""
+        frame, targets, units, labels = super()._read(model)
+        if model.classes_:
+            return model.predict_proba(frame), places(targets, model.classes_), units, labels
+        return model.predict(frame)[:, None], targets, units, labels
+
+
 def _digest(inputs: Any, labels: Any) -> str:
     """Of examples in any order, whatever type their numbers are stored in."""
     rows = zip(inputs, labels, strict=True)
@@ -264,3 +335,11 @@ class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Any:
         """The rows."""
         return X
+
+
+class Answers(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A regressor of rows that are its predictions already."""
+
+    def predict(self, X: Any) -> Any:
+        """The only column."""
+        return X[:, 0]

@@ -15,19 +15,19 @@ __all__ = ["named_network", "opened_model"]
 
 
 def opened_model(path: str | os.PathLike[str]) -> tuple[Any, Preprocessor | None]:
-    """The model in a file, and the preprocessor that makes its features from a table; None for a network."""
+    """The model in a file, and what makes its features from a table; None for images and arrays."""
     from tacit import load
     from tacit.data.preprocessor import Preprocessor
     from tacit.models import description_of
 
     fitted = load(path)
+    steps = [step for _, step in getattr(fitted, "steps", ())]
+    if steps and isinstance(steps[0], Preprocessor):
+        return fitted, steps[0]
     if description_of(fitted).tensors:
         return fitted, None
-    steps = [step for _, step in getattr(fitted, "steps", ())]
-    if not steps or not isinstance(steps[0], Preprocessor):
-        advice = "Use it from Python: tacit.load(...).predict(X)."
-        raise TacitError(f"{os.fspath(path)} has no schema of a table in it.", advice)
-    return fitted, steps[0]
+    advice = "Use it from Python: tacit.load(...).predict(X)."
+    raise TacitError(f"{os.fspath(path)} has no schema of a table in it.", advice)
 
 
 def named_network(network: Any, path: Path) -> Any:

@@ -225,6 +225,8 @@ def plan_evaluate(
         _validate.epsilon(epsilon)
         if ledger is None:
             raise TacitError("Private rows are paid for from a ledger.", "Name it with ledger=.")
+    from tacit.models import description_of
+
     fitted, maker = opened_model(model)
     with ExitStack() as stack:
         unit = Unit() if maker is None else maker.schema.unit
@@ -239,7 +241,10 @@ def plan_evaluate(
             test: ModelTest = ExampleTest.of(network, payment, Path(source), epsilon, told, random_state)
         else:
             groups = declared(groups_by, maker.schema)
-            test = RowTest(payment, os.fspath(source), epsilon, told, random_state, public, maker, groups)
+            kind = RowTest
+            if description_of(fitted).tensors:
+                from tacit.jobs.networks import NetworkRowTest as kind
+            test = kind(payment, os.fspath(source), epsilon, told, random_state, public, maker, groups)
             test.find(delimiter, stack)
         return EvaluateJob(fitted, test).holding(stack)
 

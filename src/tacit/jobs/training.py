@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit import _validate
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.jobs import books, files, testing
 from tacit.jobs.job import whole
+from tacit.jobs.tabular import RowExamples, check_unit
 from tacit.relations import Unit
 
 if TYPE_CHECKING:
     from tacit.jobs.networks import Trained, TrainJob
+    from tacit.schema import Schema
 
 __all__ = ["plan_train", "train"]
+
+_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
 
 
 def plan_train(
@@ -26,8 +30,12 @@ def plan_train(
     architecture: str,
     epsilon: float,
     delta: float,
-    population: int,
+    population: int | None = None,
     ledger: books.Place,
+    schema: Schema | str | os.PathLike[str] | None = None,
+    target: str | None = None,
+    exclude: Sequence[str] = (),
+    transforms: Mapping[str, str] | None = None,
     dataset: str | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -62,10 +70,21 @@ def plan_train(
     """Plan :func:`train`: check what is public, find files and noise; nothing is read or charged."""
     _validate.epsilon(epsilon)
     _validate.delta(delta)
-    _validate.count("population", population, 1)
     testing.check_options(test, test_epsilon, test_public, test_dataset)
     saved, page, run = (None if path is None else Path(path) for path in (out, report, checkpoint))
-    _check_files(saved, page, run, resume, overwrite, [source, images, labels, test, ledger])
+    _check_files(saved, page, run, resume, overwrite, [source, schema, images, labels, test, ledger])
+    arrays: dict[str, Any] = {
+        "images": images, "labels": labels, "inputs": inputs, "targets": targets, "size": size,
+        "grey": grey or None, "mean": None if mean is None else tuple(mean),
+        "std": None if std is None else tuple(std), "classes": classes,
+    }  # fmt: skip
+    known = None if schema is None else _known(schema, target, arrays)
+    if known is None and not resume:
+        _check_no_table(source, target, exclude, transforms)
+    if population is None and known is not None:
+        population = known.population
+    if population is not None or not resume:
+        _check_population(population)
     from tacit.models.registry import SAFETENSORS, require
 
     require(SAFETENSORS)
@@ -74,9 +93,10 @@ def plan_train(
 
     start = started_with(
         run if resume else None,
-        architecture=architecture, epsilon=epsilon, delta=delta, population=population, classes=classes,
-        inputs=inputs, targets=targets, size=size, grey=grey or None,
-        mean=None if mean is None else tuple(mean), std=None if std is None else tuple(std),
+        architecture=architecture, epsilon=epsilon, delta=delta, population=population,
+        **{name: value for name, value in arrays.items() if name not in ("images", "labels")},
+        schema=None if known is None else known.to_toml(), target=target,
+        exclude=list(exclude) or None, transforms=dict(transforms or {}) or None,
         epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer,
         clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling, dataset=dataset,
         label=label, seed=random_state,
@@ -87,18 +107,29 @@ def plan_train(
         )
     if labels is not None and images is None:
         raise TacitError("labels= are those of images=.", "Name the file of images with images=.")
-    found = find(Path(source or images or ""), start.where, None if labels is None else Path(labels))
+    maker = start.maker
+    unit = Unit() if maker is None else maker.schema.unit
+    if maker is None:
+        found: Any = find(Path(source or images or ""), start.where, None if labels is None else Path(labels))
+    else:
+        check_unit(unit)
     with ExitStack() as stack:
         told = str(start.options["label"])
         payment = books.agreed(
-            ledger, start.options["dataset"], unit=Unit(), delta=delta, label=told, stack=stack
+            ledger, start.options["dataset"], unit=unit, delta=delta, label=told, stack=stack
         )
+        if maker is not None:
+            found = RowExamples(os.fspath(source or ""), maker, payment.relation, random_state)
+            found.find(stack)
         job = TrainJob(start, found, payment, resume=resume)
         if test is not None:
             other = payment
             if test_epsilon is not None:
-                other = books.another(payment, ledger, test_dataset, unit=Unit(), stack=stack)
-            job.add_test(other, Path(test), test_epsilon, start.where)
+                other = books.another(payment, ledger, test_dataset, unit=unit, stack=stack)
+            if maker is None:
+                job.add_test(other, Path(test), test_epsilon, start.where)
+            else:
+                job.add_row_test(other, os.fspath(test), test_epsilon, stack)
         job.out, job.report, job.checkpoint, job.overwrite = saved, page, run, overwrite
         return job.holding(stack)
 
@@ -107,10 +138,14 @@ def plan_train(
 def train(job: TrainJob) -> Trained:
     """Train a private network of a named architecture on a file of private examples: charge, then read.
 
-    ``source`` is an .npz file, an idx file of images or a folder of either, or of a folder by class;
+    ``source`` is an .npz file, an idx file of images or a folder of either, or of a folder by class; or, with
+    ``schema`` and ``target``, a CSV or Parquet file, whose rows become examples as in :func:`fit`: a target
+    with declared categories is learnt as classes, one with bounds as a number, and columns to ``exclude``
+    make no feature (:mod:`tacit.jobs.tabular` says whom that protects).
     ``architecture`` is ``"linear"``, ``"mlp"``, ``"cnn"``, ``"scattering"`` or ``"resnet"``, whose recipe
-    gives every setting that is left out. ``population``, the number of examples, and ``classes`` are public
-    and declared. The network is written to ``out`` and a page about it to ``report``, if these are given.
+    gives every setting that is left out; tables take the first two. ``population``, the number of examples,
+    and ``classes`` are public and declared, by the schema of a table. The network is written to ``out`` and a
+    page about it to ``report``, if these are given.
     ``checkpoint`` is written at every epoch; ``resume=True`` goes on with the run in it, which was paid for
     when it was started.
 
@@ -121,6 +156,37 @@ def train(job: TrainJob) -> Trained:
     made = job.run()
     job.write_report(made)
     return made
+
+
+def _known(schema: Any, target: str | None, arrays: Mapping[str, Any]) -> Schema:
+    """The schema of a table; options of images and arrays are refused."""
+    from tacit.schema import Schema
+
+    for name, value in arrays.items():
+        if value is not None:
+            advice = "Leave it out, or schema=: the schema says what the columns of a table hold."
+            raise TacitError(f"{name}= is for images and arrays, not for a table.", advice)
+    if target is None:
+        raise TacitError("A table needs target=, the column to predict.", "Name a column of the schema.")
+    return schema if isinstance(schema, Schema) else Schema.load(schema)
+
+
+def _check_population(population: Any) -> None:
+    if population is None:
+        raise InvalidValue(
+            "population", None, "declared: how many examples there are, as far as is public",
+            "Give population=, or declare it in the schema of a table.",
+        )  # fmt: skip
+    _validate.count("population", population, 1)
+
+
+def _check_no_table(source: Any, *options: Any) -> None:
+    """Refuse a table without its schema, and options of a table where there is none."""
+    table = source is not None and os.fspath(source).lower().endswith(_TABLES)
+    if table or any(options):
+        what = f"{source} is a table" if table else "target=, exclude= and transforms= are for tables"
+        advice = "Name its schema with schema= and the column to predict with target=; see tacit schema init."
+        raise TacitError(f"{what}, which needs a schema.", advice)
 
 
 def _check_files(

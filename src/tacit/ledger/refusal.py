@@ -35,15 +35,14 @@ def exceeded(
     on = ", ".join(f"{part.label!r} {part.share:.0%}" for part in shares[:MOST_LABELS])
     on = f" (on {on}{', …' if len(shares) > MOST_LABELS else ''})" if on else ""
     if refused.mode in ("renyi", "gaussian"):
-        reached, fits = _by_divergence(budget, rule, refused, left)
+        reached, fits = _by_divergence(dataset, budget, rule, refused, left)
         spent, remaining = f"ε = {_up(refused.spent)}{on}", f"ε = {_down(left)}"
     else:
-        reached, fits = _added_up(budget, refused, left, left_delta, delta)
+        reached, fits = _added_up(dataset, budget, refused, left, left_delta, delta)
         spent = f"ε = {_up(refused.spent)}, δ = {_up(refused.total.delta)}{on}"
         remaining = f"ε = {_down(left)}, δ = {_down(left_delta)}"
     return BudgetExceeded(
-        f"Charging {label!r} {reached} of {dataset!r}, {budget}. Spent so far: {spent}; "
-        f"remaining: {remaining}.",
+        f"Charging {label!r} {reached} of {budget}. Spent so far: {spent}; remaining: {remaining}.",
         f"Nothing was charged. {fits}",
         label=label,
         budget=budget,
@@ -55,16 +54,16 @@ def exceeded(
 
 
 def _added_up(
-    budget: Budget, refused: Refused, left: float, left_delta: float, delta: float | None
+    dataset: str, budget: Budget, refused: Refused, left: float, left_delta: float, delta: float | None
 ) -> tuple[str, str]:
     """How the sums of ε and δ would exceed the budget, and what would still fit."""
     total, price = refused.grown, refused.price
     still = f"At most ε = {_down(left)} with δ = {_down(left_delta)} still fits."
     if math.isinf(price.epsilon):
         if left_delta == 0 or delta is None:
-            reached = f"needs a δ, and none is left in the budget of δ = {budget.delta:.6g}"
+            reached = f"needs a δ, and {dataset!r} has none left in its budget"
         else:
-            reached = f"has no finite ε at the δ = {delta:.6g} declared for it, so it does not fit the budget"
+            reached = f"has no finite ε at the δ = {delta:.6g} declared for it; {dataset!r} has a budget"
             still = f"Declare a larger δ for it. {still}"
         return reached, f"{still} Noise that needs no δ (Laplace) may fit."
     over = [
@@ -77,10 +76,15 @@ def _added_up(
     advice = " Ask for less: more noise, fewer steps, fewer questions."
     if "δ" in out:
         advice = " Declare a smaller δ, or use noise that needs none (Laplace)."
-    return f"would bring it to {', '.join(over)}, over the budget", f"{out} ran out: {takes}. {still}{advice}"
+    return (
+        f"would bring {dataset!r} to {', '.join(over)}, over its budget",
+        f"{out} ran out: {takes}. {still}{advice}",
+    )
 
 
-def _by_divergence(budget: Budget, rule: BudgetFilter, refused: Refused, left: float) -> tuple[str, str]:
+def _by_divergence(
+    dataset: str, budget: Budget, rule: BudgetFilter, refused: Refused, left: float
+) -> tuple[str, str]:
     """How the total would exceed the budget, and what would still fit."""
     fits = f"ε ran out: at most ε = {_down(left)} in all is left for further charges."
     if refused.mode == "gaussian":
@@ -88,13 +92,13 @@ def _by_divergence(budget: Budget, rule: BudgetFilter, refused: Refused, left: f
         if room > rule.largest_squared * 1e-9:
             noise = _up(1 / math.sqrt(room))
             fits += f" Gaussian noise still fits with a noise multiplier of {noise} or more."
-    if math.isinf(refused.would_be):
-        return "takes more δ than this rule leaves to charges, and does not fit the budget", (
+    if refused.price.delta > rule.delta_for_charges(refused.mode):
+        return f"takes more δ than the rule of {dataset!r} leaves to charges, of its budget", (
             f"Of the budget's δ, {_down(rule.delta_for_charges(refused.mode))} is for charges, the rest for "
             "the total. Declare a smaller δ."
         )
     return (
-        f"would bring it to ε = {_up(refused.would_be)} at δ = {budget.delta:.6g}, over the budget",
+        f"would bring {dataset!r} to ε = {_up(refused.would_be)} at δ = {budget.delta:.6g}, over its budget",
         f"{fits} Ask for less: more noise, fewer steps, fewer questions.",
     )
 

@@ -61,7 +61,8 @@ def shown(facts: Facts) -> list[Section]:
         marked,
     )
     several = len({one.output for one in found}) > 1
-    label = "the class" if several else str(classes[-1]) if classes else ""
+    target = "" if facts.preprocessor is None else f"{facts.preprocessor.target} = "
+    label = "the class" if several else f"{target}{classes[-1]}" if classes else ""
     kind = "log-odds" if hasattr(facts.model, "predict_proba") else "score"
     scale = " A category counts 1 where it applies; a number runs from −1 to 1 between its declared bounds."
     what = f"the {kind} of {label}" if label else "the prediction"
@@ -101,7 +102,7 @@ def listed(facts: Facts) -> list[Section]:
     for one in found:
         interval = "" if one.low is None or one.high is None else ends((one.low, one.high))
         rows.append([one.label, number(one.value), *([interval, doubt(one, len(found))] if bounded else [])])
-    header = ("feature", "coefficient", *(("interval", "") if bounded else ()))
+    header = ("feature", "value", *(("interval", "") if bounded else ()))
     heading = "All coefficients, the largest first"
     if len(rows) <= MOST_BARS:
         return [Section(heading, table=(header, rows))]

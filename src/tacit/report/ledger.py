@@ -66,7 +66,8 @@ class Verification:
         if self.problem is not None:
             return f"NOT VERIFIED on {when}: {self.problem} The numbers on this page cannot be relied on."
         return (
-            f"verified on {when}: every entry follows the one before it, and every total is that of the entries"
+            f"verified on {when}: every entry follows the one before it, and every total is that of "
+            "the entries"
         )
 
 
@@ -95,7 +96,7 @@ def ledger_page(
         ("This page", written()),
         ("Responsible", responsible or "not named; --responsible names somebody"),
     ]
-    lead = f"The privacy ledger {first.location}: what was released about people, at what cost, and what remains."
+    lead = f"The privacy ledger {first.location}: what was released, at what cost, and what remains."
     sentence = " ".join(_sentence(ledger, _unit(ledger, unit_name)) for ledger in ledgers)
     if verification.problem is not None:
         sentence = f"This ledger does not verify: it was altered or damaged. {sentence}"
@@ -172,7 +173,8 @@ def _people(ledger: Ledger, unit: Unit) -> list[str]:
         change = f"with and without the data of any one {whom}; that includes whether one took part at all"
     else:
         change = (
-            f"with the data of any one {whom}, and with other data in their place; how many there are is public"
+            f"with the data of any one {whom}, and with other data in their place; how many there are is "
+            "public"
         )
     words = [
         f"Protected is {protected(unit)}. All releases together look nearly the same {change}. How nearly, "

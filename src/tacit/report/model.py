@@ -280,7 +280,7 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
 
 
 def _origin(facts: Facts) -> list[Section]:
-    if facts.is_network:
+    if facts.is_network and facts.preprocessor is None:
         return []
     heading = "What it was made from"
     if facts.preprocessor is None:

@@ -6,7 +6,6 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from tacit.errors import InvalidValue, TacitError
+from tacit.drawing.files import save
 from tacit.report.membership import percent_up
 from tacit.report.page import Picture
 from tacit.report.planning import Comparison, TrainingCost, rounded_up
@@ -25,6 +24,7 @@ __all__ = [
     "coefficient_figure",
     "comparison_figure",
     "embedded",
+    "inline",
     "interval_figure",
     "new_figure",
     "save",
@@ -156,7 +156,7 @@ def attack_figure(
         axes.plot(wrong, missed, color=colour, linewidth=width, label=label)
     wrong, missed = list(curves.values())[-1]
     axes.fill_between(wrong, missed, color="#009E73", alpha=0.08, linewidth=0)
-    axes.annotate("ruled out", (0.12, 0.16), color="#00684b")
+    axes.annotate("ruled out", (0.03, 0.03), color="#00684b", fontsize=9)
     for mark, height in marks:
         axes.plot([mark], [height], "o", color="#222222", markersize=5)
         axes.annotate(
@@ -283,17 +283,6 @@ def calibration_figure(table: Sequence[Mapping[str, float | None]]) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure; the ending of the name says in which format."""
-    kinds = tuple(figure.canvas.get_supported_filetypes())
-    if path.suffix.lstrip(".").lower() not in kinds:
-        raise InvalidValue("plot", str(path), "a file name with a known ending", "Use .png, .svg or .pdf.")
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise TacitError(f"{path} cannot be written: {error.strerror}.", "Name another file.") from error
-
-
 def embedded(figure: Figure, text: str = "") -> Picture:
     """A figure as SVG inside a page, whose colours follow the page; ``text`` says what is drawn.
 
@@ -303,13 +292,13 @@ def embedded(figure: Figure, text: str = "") -> Picture:
     caption = "; ".join(filter(None, (axes.get_title(loc="left") for axes in panels)))
     for axes in panels:
         axes.set_title("", loc="left")
-    wide = _inline(figure, "wide")
+    wide = inline(figure, "wide")
     width, height = figure.get_size_inches()
     figure.set_size_inches(NARROW, min(height, NARROW) if height > width / 2 else height)
-    return Picture(wide, _inline(figure, "narrow"), caption, text)
+    return Picture(wide, inline(figure, "narrow"), caption, text)
 
 
-def _inline(figure: Figure, salt: str) -> str:
+def inline(figure: Figure, salt: str) -> str:
     """SVG that may stand in HTML: no declarations, addresses, metadata or styles, and colours by name."""
     buffer = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import NDArray
@@ -14,6 +16,9 @@ from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.tables.cells.axes import Bins
 from tacit.tables.statistics.postprocess import integer, non_negative
+
+if TYPE_CHECKING:
+    from tacit.drawing.charts import Figure
 
 __all__ = ["Answer", "Release"]
 
@@ -57,7 +62,8 @@ class Release:
         """The bounds that were bought for this answer with bounds="dp", by column."""
         self._answer = answer
 
-    def _filled(self) -> Answer:
+    def filled(self) -> Answer:
+        """The numbers as the statistic made them; refused before the batch has run."""
         if self._answer is None:
             raise TacitError(
                 f"{self.label} has not been released yet.", "Its value is there when the batch has ended."
@@ -67,7 +73,7 @@ class Release:
     @property
     def value(self) -> Any:
         """The noisy answer: a number, a date, or a pandas object where it is a table."""
-        answer = self._filled()
+        answer = self.filled()
         return answer.show(answer.values)
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> tuple[Any, Any]:
@@ -82,7 +88,7 @@ class Release:
 
         Each number of a table has its own interval; ``simultaneous`` makes all of them hold at once.
         """
-        answer = self._filled()
+        answer = self.filled()
         level = _validate.open_probability("confidence", confidence)
         low, high = answer.interval(level, simultaneous)
         return answer.show(low), answer.show(high)
@@ -100,7 +106,7 @@ class Release:
         return self._processed(integer)
 
     def _processed(self, step: Callable[[Answer], Answer]) -> Release:
-        return Release(self.label, self.guarantee, step(self._filled()))
+        return Release(self.label, self.guarantee, step(self.filled()))
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """One line per number, with its interval: columns ``value``, ``low``, ``high``.
@@ -113,7 +119,7 @@ class Release:
 
     def _called(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with bins called as people write them."""
-        bins = self._filled().bins
+        bins = self.filled().bins
         if bins is None:
             return frame
         names = list(frame.index.names)
@@ -125,6 +131,21 @@ class Release:
             else pd.Index(texts, name=names[0])
         )
         return frame
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, confidence: float = 0.95) -> Figure:
+        """The answer as a matplotlib figure, with its intervals and its guarantee in one sentence.
+
+        Counts are bars, tables of two columns heatmaps, other numbers points; groups are panels. Written to
+        ``path`` if that is given: .png, .svg or .pdf. Post-processing: drawing costs nothing.
+        """
+        from tacit.drawing import charts, files
+        from tacit.tables.pictures import chart_of
+
+        level = _validate.open_probability("confidence", confidence)
+        figure = charts.figure_of([chart_of(self, level)])
+        if path is not None:
+            files.save(figure, Path(path))
+        return figure
 
     def __str__(self) -> str:
         if self._answer is None:

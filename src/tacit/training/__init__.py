@@ -15,7 +15,7 @@ The road of a run, with the module to read for each part of it::
       │
     trainer     what users call                                    trainer; progress: what callbacks see
       │
-    run         draw, step, checkpoint, over and over              run; state, checkpoint, averaging
+    run         draw, step, checkpoint, over and over              run; state, checkpoint, averages, schedules
       │
     batches     the rows that were drawn, read and augmented       batches/
       │
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tacit.training.networks.scattering import Scattering
     from tacit.training.progress import Progress
     from tacit.training.saving import load_weights, save_weights
+    from tacit.training.schedules import PublicMetric
     from tacit.training.step import PrivateDiagnostics
     from tacit.training.trainer import Trainer
 
@@ -55,6 +56,7 @@ __all__ = [
     "Plan",
     "PrivateDiagnostics",
     "Progress",
+    "PublicMetric",
     "Quantile",
     "Scattering",
     "Trainer",
@@ -69,6 +71,7 @@ __all__ = [
 _ON_FIRST_USE = {
     "PrivateDiagnostics": "step",
     "Progress": "progress",
+    "PublicMetric": "schedules",
     "Scattering": "networks.scattering",
     "Trainer": "trainer",
     "architecture": "networks.architectures",

@@ -58,6 +58,10 @@ class Account:
         self.name, self.place = label, place
         self.disjoint = _validate.choice("earlier", earlier, past.EARLIER) == "disjoint"
         self.before: tuple[past.Run, ...] = ()
+        self.metrics: tuple[past.Run, ...] = ()
+        """The private evaluations that have moved the learning rate."""
+        self.public_metric = False
+        """Whether a number that was declared public has moved it."""
         self.run = ""
         self.paid = self._claimed = 0
         self._process = os.getpid()
@@ -233,12 +237,46 @@ class Account:
         past.check(found.values(), self.plan.guarantee())
         self.before = past.known(found.values())
 
+    def count_metric(self, released: Guarantee | None, label: str) -> None:
+        """Count an evaluation that moves the learning rate: the weights come from it too.
+
+        None is a number that was declared public. An evaluation under another relation or of another unit is
+        refused, and so is one that the ledger of the run was not charged for.
+        """
+        if released is None:
+            self.public_metric = True
+            return
+        mine = self.plan.relation, self.plan.unit
+        if (released.relation, released.unit) != mine:
+            raise InvalidValue(
+                "metric", f"for {released.relation} of one {released.unit}",
+                f"an evaluation for {mine[0]} of one {mine[1]}, as the run is",
+                "The cost of both together can be stated only under one relation and for one unit.",
+            )  # fmt: skip
+        found = past.Run(f"{self.run} metric {len(self.metrics)}", released)
+        self.group.together(lambda: self._check_charged((*self.metrics, found), label))
+        self.metrics = (*self.metrics, *past.known([found]))
+
+    def _check_charged(self, metrics: Iterable[past.Run], label: str) -> None:
+        if self.ledger is None:
+            return
+        charged = [entry.event for entry in self.ledger.entries()]
+        for metric in metrics:
+            if metric.alone.event not in charged:
+                raise LedgerError(
+                    f"The ledger of the run has no charge for {label!r}, which moves the learning rate.",
+                    "Pass ledger= to tacit.evaluate: what the model learns from its rows has to be paid for.",
+                    location=self.ledger.location,
+                )
+            charged.remove(metric.alone.event)
+
     @property
     def history(self) -> tuple[past.Run, ...]:
-        """The runs before this one, and this one as far as it is paid for."""
+        """The runs before this one, this one as far as it is paid for, and the metrics it was moved by."""
         if not self.paid:
             return self.before
-        return (*self.before, self._as_run(replace(self.plan.guarantee(self.noise), event=self._event)))
+        mine = self._as_run(replace(self.plan.guarantee(self.noise), event=self._event))
+        return (*self.before, mine, *self.metrics)
 
     def _as_run(self, alone: Guarantee) -> past.Run:
         return past.Run(self.run, alone, tuple(run.number for run in self.before), self.disjoint)
@@ -254,16 +292,17 @@ class Account:
                 "trainer", "a run not begun", "fitted first", "plan.guarantee() tells what it will promise."
             )
         alone = self._alone(stopped=stopped)
-        if not self.before:
+        if not self.before and not self.metrics:
             return alone
-        assumptions = ("the earlier runs on this model saw none of these people",) if self.disjoint else ()
-        together = past.composed((*self.before, self._as_run(alone)), alone.delta)
+        apart = self.disjoint and bool(self.before)
+        assumptions = ("the earlier runs on this model saw none of these people",) if apart else ()
+        together = past.composed((*self.before, self._as_run(alone), *self.metrics), alone.delta)
         return replace(together, assumptions=(*together.assumptions, *assumptions))
 
     def epsilon(self, steps: int) -> float:
         """ε of so many steps, the runs before this one included."""
         alone = replace(self.plan.guarantee(), event=self.plan.event_of(steps))
-        return past.composed((*self.before, self._as_run(alone)), alone.delta).epsilon
+        return past.composed((*self.before, self._as_run(alone), *self.metrics), alone.delta).epsilon
 
     def _alone(self, *, stopped: bool = False) -> Guarantee:
         """What this run by itself promises: its guarantee if the weights it began with were public."""
@@ -271,6 +310,8 @@ class Account:
         assumptions: tuple[str, ...] = ASSUMPTIONS
         if self.place and self.ledger is None:
             assumptions += ("the run was continued from only one copy of each checkpoint",)
+        if self.public_metric:
+            assumptions += ("the metric that moved the learning rate was computed from public examples",)
         if self.paid < plan.steps:
             assumptions += (
                 "when to stop was chosen without the data, and without what was released of them",

@@ -10,15 +10,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from torch.utils.data import DataLoader
 
 from tacit.errors import InvalidValue, NotIsolated, SelfTestFailed
 from tacit.relations import Relation
 from tacit.training import past
 from tacit.training.batches import tree
-from tacit.training.batches.dataset import Examples, Pair, examples_of
+from tacit.training.batches.dataset import Examples, Pair, examples_of, replaced
 from tacit.training.batches.memory import first_pair, fitting_batch
 from tacit.training.batches.views import Augment, joined, viewed
 from tacit.training.checkpoint import Checkpoint
@@ -27,6 +30,7 @@ from tacit.training.isolation.confinement import trusting_threads
 from tacit.training.parallel.distributed import process_group_of
 from tacit.training.parallel.turns import Turn
 from tacit.training.sampling import disordered
+from tacit.training.schedules import Schedule
 from tacit.training.state import RunState
 from tacit.training.step import PrivateDiagnostics
 
@@ -93,6 +97,8 @@ class TrainingRun:
                 "torch.distributed", "initialised later", "initialised before the trainer is made"
             )
         examples = examples_of(dataset)
+        if isinstance(dataset, DataLoader) and state.group.rank == 0:
+            warnings.warn(replaced(dataset, plan), UserWarning, stacklevel=2)
         with Turn(state.model):
             if self._begun:
                 raise InvalidValue(
@@ -100,7 +106,8 @@ class TrainingRun:
                     "Make a new trainer, with a plan of its own, to train further.",
                 )  # fmt: skip
             self._begun = True
-        state.group.agree(state.agreed_facts(len(examples), resume=resume))
+        if state.group.size > 1:
+            state.group.agree(state.agreed_facts(len(examples), resume=resume))
         if plan.relation is Relation.REPLACE_ONE and len(examples) != plan.population:
             raise InvalidValue(
                 "dataset", len(examples), f"as long as the plan's population, {plan.population}",
@@ -190,9 +197,17 @@ class TrainingRun:
         if self._trace is not None:
             self._trace.note()
         if state.schedule is not None:
-            state.schedule.step()
+            self._follow(state.schedule)
         if state.average is not None:
             state.average.update(state.model, state.taken, state.plan.steps)
+
+    def _follow(self, schedule: Schedule) -> None:
+        """Move the learning rate; a private evaluation that moves it is one more source of the weights."""
+        state = self.state
+        known = len(state.account.metrics)
+        schedule.follow(state.taken, state.model, state.account)
+        if len(state.account.metrics) > known:
+            past.mark(state.model, state.account.history)
 
     def _viewed(self, pair: Pair) -> Pair:
         core = self.state.core

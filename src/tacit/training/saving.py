@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -158,6 +159,8 @@ def packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"tensor": name}
+    if isinstance(value, Counter):
+        return {"counter": [[key, count] for key, count in value.items()]}
     if isinstance(value, Mapping):
         return {"map": [[key, packed(each, tensors, f"{name}.{key}")] for key, each in value.items()]}
     if isinstance(value, tuple | list):
@@ -178,6 +181,8 @@ def unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     (kind, content), *_ = value.items()
     if kind == "tensor":
         return tensors[content]
+    if kind == "counter":
+        return Counter(dict(content))
     if kind == "map":
         return {key: unpacked(each, tensors) for key, each in content}
     made = [unpacked(each, tensors) for each in content]

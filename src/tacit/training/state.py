@@ -17,6 +17,7 @@ from tacit.training.account import Account
 from tacit.training.averaging import Average
 from tacit.training.parallel.distributed import ProcessGroup
 from tacit.training.plan import Plan
+from tacit.training.schedules import Schedule
 from tacit.training.step import PrivateStep
 
 
@@ -30,7 +31,7 @@ class RunState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    schedule: Any
+    schedule: Schedule | None
     average: Average | None
     account: Account
     core: PrivateStep
@@ -54,6 +55,9 @@ class RunState:
             "clip_norm": self.core.clip_norm,
             "plan": self._plan_facts(),
             "before": past.packed(self.account.before),
+            "metrics": past.packed(self.account.metrics),
+            "public_metric": self.account.public_metric,
+            "schedule": None if self.schedule is None else self.schedule.kind,
             "state": {
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
@@ -74,6 +78,8 @@ class RunState:
             self.account.noise = "seeded"
         start = self.account.reopen(kept["run"], int(kept["paid"]), int(kept["reserved"]))
         self.account.inherit(past.unpacked(kept["before"]))
+        self.account.metrics = past.unpacked(kept.get("metrics", "[]"))
+        self.account.public_metric = bool(kept.get("public_metric", False))
         state: dict[str, Any] = dict(kept["state"])
         self.group.spread(state, self.model, self.optimizer)
         saving.put(self.model, state["model"])
@@ -95,6 +101,9 @@ class RunState:
             if (mine is None) != (kept["state"][name] is None):
                 given = "left out" if kept["state"][name] is None else "given"
                 raise InvalidValue(name, "another", f"{given}, as when the run was begun")
+        kind = kept.get("schedule")
+        if self.schedule is not None and kind is not None and kind != self.schedule.kind:
+            raise InvalidValue("schedule", self.schedule.kind, f"{kind}, as when the run was begun")
         ledger = self.account.ledger
         if kept["ledger"] and ledger is None:
             raise InvalidValue(

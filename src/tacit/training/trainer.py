@@ -30,6 +30,7 @@ from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
 from tacit.training.run import TrainingRun
 from tacit.training.saving import PATH, kept_facts, write
+from tacit.training.schedules import Metric, Schedule
 from tacit.training.state import RunState
 from tacit.training.step import PrivateDiagnostics, PrivateStep
 
@@ -74,7 +75,13 @@ class Trainer:
                         gradient is the mean over its copies (De et al. 2022)
     ``average``         0.99: exponential average of the parameters; "tail": mean over the second half
                         of the run. The model holds the average when the run ends
-    ``schedule``        a scheduler of ``torch.optim.lr_scheduler``, moved once a step
+    ``schedule``        any scheduler of ``torch.optim.lr_scheduler``, moved by the trainer alone, and kept in
+                        checkpoints. ``ReduceLROnPlateau`` needs a ``metric``
+    ``schedule_every``  "step" or "epoch": when the schedule is moved
+    ``metric``          a function of the model that returns a released figure of it: an evaluation of
+                        :func:`tacit.evaluate`, or one with the name of a figure, or a
+                        :class:`PublicMetric`. A loss on private examples is refused
+                        (:mod:`tacit.training.schedules`); a private evaluation counts in the guarantee
     ``autocast``        ``torch.bfloat16``: layers run in that precision; norms and sums do not
     ``callbacks``       called with a :class:`Progress` after every step
     ``progress``        a bar on the terminal, by default where there is one; "public": a bar without the
@@ -117,6 +124,8 @@ class Trainer:
         augment: Augment | None = None,
         average: float | str | None = None,
         schedule: Any = None,
+        schedule_every: str = "step",
+        metric: Metric | None = None,
         autocast: torch.dtype | None = None,
         examples: str = "together",
         threads: str = "watched",
@@ -149,7 +158,10 @@ class Trainer:
             file = Checkpoint(checkpoint, _validate.count("checkpoint_every", every, 1))
         place = None if file is None else file.place
         account = Account(plan, ledger, label, core.noise_kind, group, place, earlier)
-        state = RunState(model, optimizer, schedule, averaged, account, core, group)
+        if schedule is None and (metric is not None or schedule_every != "step"):
+            raise InvalidValue("schedule", None, "given with schedule_every= or metric=")
+        moved = None if schedule is None else Schedule(schedule, optimizer, plan, schedule_every, metric)
+        state = RunState(model, optimizer, moved, averaged, account, core, group)
         trusted = _validate.choice("threads", threads, THREADS) == "trusted"
         self._run = TrainingRun(state, file, augment, trusted_threads=trusted)
         self._progress = progress
@@ -246,7 +258,8 @@ class Trainer:
     @property
     def schedule(self) -> Any:
         """The schedule of the learning rate, if there is one."""
-        return self._run.state.schedule
+        moved = self._run.state.schedule
+        return None if moved is None else moved.scheduler
 
     @property
     def clip_norm(self) -> float:

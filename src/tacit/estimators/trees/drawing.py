@@ -14,8 +14,8 @@ from tacit.estimators.trees.structure import Tree
 
 __all__ = ["nested", "svg", "text"]
 
-_ROW, _WIDTH, _LETTER = 86, 150, 6.6
-"""The height of a level and the least width of a leaf in a drawing, and the width of a letter."""
+_LINE, _GAP, _LETTER = 26, 48, 6.6
+"""In a drawing: the height of a line, the gap between levels, and the width of a letter."""
 
 
 def nested(
@@ -70,12 +70,15 @@ def text(node: dict[str, Any], indent: str = "") -> str:
 
 
 def svg(node: dict[str, Any]) -> str:
-    """The root on top, a box for each node, conditions on the branches."""
+    """The root on the left, one line for each leaf: a tree with many branches stays as wide as it is deep."""
+    widths: list[float] = []
+    _measure(node, "", 0, widths)
+    lefts = [sum(widths[:depth]) + (depth * _GAP) + 8 for depth in range(len(widths))]
     pieces: list[str] = []
-    width, _, depth = _drawn(node, "", 0.0, 0, pieces)
-    height = (depth + 1) * _ROW
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
-    head += f'width="{width:.0f}" height="{height}" font-family="sans-serif" font-size="12" role="img">'
+    lines, _ = _drawn(node, "", 0, 0, pieces, lefts, widths)
+    width, height = lefts[-1] + widths[-1] + 8, lines * _LINE + 12
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+    head += f'width="{width:.0f}" height="{height:.0f}" font-family="sans-serif" font-size="12" role="img">'
     return "\n".join([head, f"<title>{escape(_title(node))}</title>", *pieces, "</svg>"])
 
 
@@ -83,33 +86,43 @@ def _title(node: dict[str, Any]) -> str:
     return f"A decision tree that splits by {node['column']} first" if "children" in node else _answer(node)
 
 
-def _drawn(
-    node: dict[str, Any], condition: str, left: float, depth: int, pieces: list[str]
-) -> tuple[float, float, int]:
-    """Draw a node and all below it from ``left`` on: (width, middle, deepest level)."""
-    lines = [_answer(node), f"{max(node['rows'], 0):.0f} rows"]
-    own = max(_WIDTH, 16 + _LETTER * max(map(len, (*lines, condition, node.get("column", "")))))
-    top, start, deepest, middles = depth * _ROW + 24, left, depth, []
+def _words(node: dict[str, Any], condition: str) -> str:
+    told = f"{_answer(node)}, {max(node['rows'], 0):.0f} rows"
+    return f"{condition}: {told}" if condition else told
+
+
+def _measure(node: dict[str, Any], condition: str, depth: int, widths: list[float]) -> None:
+    """The width of the widest box of each depth."""
+    own = 16 + _LETTER * len(_words(node, condition))
+    if depth == len(widths):
+        widths.append(own)
+    widths[depth] = max(widths[depth], own)
     for told, child in node.get("children", ()):
-        width, middle, deep = _drawn(child, told, start, depth + 1, pieces)
-        start, deepest = start + width, max(deepest, deep)
+        _measure(child, told, depth + 1, widths)
+
+
+def _drawn(
+    node: dict[str, Any], condition: str, depth: int, line: int, pieces: list[str], lefts: list[float],
+    widths: list[float],
+) -> tuple[int, float]:  # fmt: skip
+    """Draw a node and all below it from this line on: (lines taken, the middle of its box)."""
+    taken, middles = 0, []
+    for told, child in node.get("children", ()):
+        lines, middle = _drawn(child, told, depth + 1, line + taken, pieces, lefts, widths)
+        taken += lines
         middles.append(middle)
-    width = max(start - left, own)
-    centre = (middles[0] + middles[-1]) / 2 if middles else left + width / 2
+    centre = (middles[0] + middles[-1]) / 2 if middles else (line + 0.5) * _LINE + 6
+    left, right = lefts[depth], lefts[depth] + widths[depth]
     for middle in middles:
-        ends = f'x1="{centre:.0f}" y1="{top + 40}" x2="{middle:.0f}" y2="{top + _ROW - 18}"'
-        pieces.insert(0, f'<line {ends} stroke="#999"/>')
-    if condition:
-        pieces.append(_words(centre, top - 6, condition, "#333"))
+        half = right + _GAP / 2
+        path = f"M{right:.0f} {centre:.0f}C{half:.0f} {centre:.0f} {half:.0f} {middle:.0f} "
+        pieces.append(f'<path d="{path}{right + _GAP:.0f} {middle:.0f}" fill="none" stroke="#999"/>')
     strength = max(node["shares"].values())
     fill = f"rgb({235 - 90 * strength:.0f},{240 - 50 * strength:.0f},250)"
     pieces.append(
-        f'<rect x="{centre - _WIDTH / 2 + 8:.0f}" y="{top}" width="{_WIDTH - 16}" height="40" rx="5" '
+        f'<rect x="{left:.0f}" y="{centre - 10:.0f}" width="{widths[depth]:.0f}" height="20" rx="4" '
         f'fill="{fill}" stroke="#567"/>'
     )
-    pieces += [_words(centre, top + 16 + 15 * i, line, "#111") for i, line in enumerate(lines)]
-    return width, centre, deepest
-
-
-def _words(x: float, y: float, words: str, colour: str) -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" fill="{colour}">{escape(words)}</text>'
+    words = escape(_words(node, condition))
+    pieces.append(f'<text x="{left + 8:.0f}" y="{centre + 4:.0f}" fill="#111">{words}</text>')
+    return max(taken, 1), centre

@@ -95,7 +95,10 @@ class Steps(Axis):
 
     def labels(self) -> pd.Index:
         scale = self.value.scale
-        return pd.Index([self.value.natural(scale.at(i)) for i in range(self.size)], name=self.column)
+        numbers = (scale.at(i) for i in range(self.size))
+        whole = self.value.type == "integer" and float(scale.step).is_integer()
+        found = [int(number) if whole else self.value.natural(number) for number in numbers]
+        return pd.Index(found, name=self.column)
 
     @property
     def itself(self) -> bool:
@@ -150,9 +153,11 @@ class Bins(Axis):
         Whole numbers and dates have both ends included. Of other numbers a bin is "[0, 10)", the end left
         out.
         """
-        last = self.size - 1
+        last, digits = self.size - 1, 6
+        while len({f"{edge:.{digits}g}" for edge in self.edges}) <= self.size and digits < 17:
+            digits += 1
         return tuple(
-            _bin_text(self.type, low, high, closed=place == last)
+            _bin_text(self.type, low, high, digits, closed=place == last)
             for place, (low, high) in enumerate(itertools.pairwise(self.edges))
         )
 
@@ -189,16 +194,17 @@ def _whole(keys: pd.Series) -> NDArray[np.int64]:
     return found
 
 
-def _bin_text(kind: str, low: float, high: float, *, closed: bool) -> str:
+def _bin_text(kind: str, low: float, high: float, digits: int, *, closed: bool) -> str:
     """The bin from ``low`` to ``high``, which belongs to it if ``closed``, in words of the column's kind."""
+    start, end = f"{low:.{digits}g}", f"{high:.{digits}g}"
     if kind == "number":
         if math.isinf(low) or math.isinf(high):
-            return _open_text(f"{low:.10g}", f"{high:.10g}", low, high, "under" if not closed else "up to")
-        return f"[{low:.10g}, {high:.10g}{']' if closed else ')'}"
+            return _open_text(start, end, low, high, "up to" if closed else "under")
+        return f"[{start}, {end}{']' if closed else ')'}"
     first = low if math.isinf(low) else math.ceil(low)
     final = high if math.isinf(high) else math.floor(high) if closed else math.ceil(high) - 1
     if final < first:
-        return f"[{low:.10g}, {high:.10g})"
+        return f"[{start}, {end})"
     start, end = _whole_text(kind, first), _whole_text(kind, final)
     if math.isinf(low) or math.isinf(high):
         return _open_text(start, end, first, final, "up to")

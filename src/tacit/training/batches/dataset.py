@@ -21,6 +21,7 @@ from torch.utils.data import (
 
 from tacit.errors import InvalidValue
 from tacit.training.batches import tree
+from tacit.training.plan import Plan
 from tacit.training.sampling import RowNumbers
 
 Pair = tuple[Any, Any]
@@ -169,6 +170,22 @@ def examples_of(dataset: Any) -> Examples:
     if isinstance(dataset, tuple | list | Mapping | str):
         raise InvalidValue("dataset", type(dataset), "(inputs, targets), two arrays, or a torch data set")
     return FromDataset(dataset, default_collate)
+
+
+def replaced(loader: DataLoader[Any], plan: Plan) -> str:
+    """What of a DataLoader is not used, and what the plan uses instead, in words."""
+    order = "shuffled" if isinstance(loader.sampler, RandomSampler) else "in order"
+    rate = f"{plan.sampling_rate:.4g}"
+    how = {
+        "poisson": f"each example is drawn with probability {rate} ({plan.batch_size} expected)",
+        "shuffle": f"about {plan.batch_size} examples, from a new random order in each epoch",
+        "fixed": f"{plan.batch_size} examples drawn at random",
+    }[plan.sampling]
+    return (
+        f"The DataLoader's batches (batch_size={loader.batch_size}, {order}) are not used: the guarantee is "
+        f"for those that the plan draws. In each of {plan.steps} steps {how}. Its data set, collate_fn and "
+        "num_workers are used. Pass the data set itself to leave this notice out."
+    )
 
 
 def _is_array(value: Any) -> bool:

@@ -20,6 +20,7 @@ from tacit.training.gradients import rewrites, rules
 from tacit.training.gradients.direct import direct
 from tacit.training.gradients.fallback import Loss, check_losses, per_example_gradients
 from tacit.training.gradients.layout import STATISTICS, arranged
+from tacit.training.gradients.losses import per_example, unnamed_bounds
 from tacit.training.gradients.pieces import Piece, Plain, merge
 from tacit.training.gradients.routes import (
     Parts,
@@ -54,13 +55,14 @@ DISTURBED = (
 
 
 def clipped_gradient_sum(
-    model: nn.Module, loss: Loss, inputs: Any, targets: Any, clip_norm: float
+    model: nn.Module, loss: Any, inputs: Any, targets: Any, clip_norm: float
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Sum over examples of gradients clipped to ``clip_norm``, and each example's gradient norm.
 
     The gradient g of an example, over all trainable parameters together, enters the sum as
-    g × min(1, ``clip_norm``/‖g‖₂). ``loss(model(inputs), targets)`` gives one loss per example;
-    examples lie along the first dimension of every tensor. A tuple or list of inputs is passed
+    g × min(1, ``clip_norm``/‖g‖₂). ``loss`` is one that :class:`Trainer` takes: a loss of ``torch.nn``, or a
+    function such that ``loss(model(inputs), targets)`` gives one loss per example.
+    Examples lie along the first dimension of every tensor. A tuple or list of inputs is passed
     as positional arguments and a mapping as keyword arguments.
 
     Guarantee: adding or removing an example changes the sum by at most ``clip_norm`` in ℓ2, and
@@ -94,14 +96,15 @@ def clipped_gradient_sum(
     >>> print(total["weight"], norms)
     tensor([[0.6600, 0.8800]]) tensor([10.0000,  0.1000])
     """
-    clip_norm = checked_clip_norm(clip_norm)
+    clip_norm, each = checked_clip_norm(clip_norm), per_example(loss)
     expected = tree.examples(inputs, targets)
     left: list[Any] = [(inputs, targets)]
     total: dict[str, Tensor] = {}
     norms: list[Tensor] = []
     while left:
         (some_inputs, some_targets), left = tree.cut(left[0][0], left[0][1], BLOCK)
-        clipped = clipped_gradients(model, loss, some_inputs, some_targets, clip_norm, expected=expected)
+        with unnamed_bounds():
+            clipped = clipped_gradients(model, each, some_inputs, some_targets, clip_norm, expected=expected)
         norms.append(clipped.norms)
         for name, part in clipped.total.items():
             total[name] = total[name].add_(part) if name in total else part

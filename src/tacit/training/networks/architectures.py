@@ -61,6 +61,11 @@ def architecture(name: str, shape: Sequence[int], classes: int) -> nn.Sequential
     recipe = recipe_of(name)
     sides = tuple(_validate.count("shape", side, 1) for side in shape)
     _validate.count("classes", classes, 2)
+    return made(recipe, name, sides, classes)
+
+
+def made(recipe: Recipe, name: str, sides: Shape, outputs: int) -> nn.Sequential:
+    """The network of a recipe for examples of this shape."""
     if recipe.images and (len(sides) != 3 or min(sides[1:]) < recipe.least):
         raise InvalidValue(
             "shape", sides, f"channels, height and width of images of {recipe.least} pixels or more, "
@@ -68,7 +73,7 @@ def architecture(name: str, shape: Sequence[int], classes: int) -> nn.Sequential
         )  # fmt: skip
     if not sides:
         raise InvalidValue("shape", sides, "that of one example, such as (1, 28, 28) or (30,)")
-    return recipe.make(sides, classes)
+    return recipe.make(sides, outputs)
 
 
 def recipe_of(name: str) -> Recipe:

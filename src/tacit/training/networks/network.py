@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit.data.examples import Found, valid_labels
+from tacit.data.examples import valid_labels
+from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.events import Event
 from tacit.guarantee import Guarantee
@@ -24,7 +26,8 @@ from tacit.models.description import Description
 from tacit.models.registry import SAFETENSORS, register_reader, register_writer
 from tacit.training import past, saving
 from tacit.training.batches.dataset import Examples, InMemory, Pair
-from tacit.training.networks.architectures import architecture, fixed_part
+from tacit.training.networks import tabular
+from tacit.training.networks.architectures import architecture, fixed_part, made, recipe_of
 from tacit.training.sampling import RowNumbers
 
 Array = NDArray[Any]
@@ -81,6 +84,8 @@ class Network:
     model: nn.Sequential
     run: tuple[tuple[str, str], ...] = ()
     """What the run did, in words, for people to read."""
+    maker: Preprocessor | None = None
+    """What makes examples of the rows of a table, and knows the target; None for images and arrays."""
     guarantee_: Guarantee | None = None
     evaluations_: tuple[Any, ...] = ()
 
@@ -90,6 +95,24 @@ class Network:
         prepare.check(shape)
         return cls(name, tuple(shape), tuple(classes), prepare, architecture(name, shape, len(classes)))
 
+    @classmethod
+    def of_table(cls, name: str, maker: Preprocessor) -> Network:
+        """A network of the features and the declared target of a preprocessor, not trained yet."""
+        classes, _ = tabular.declared_target(maker)
+        sides = (len(maker.features.names),)
+        model = made(recipe_of(name), name, sides, len(classes) or 1)
+        return cls(name, sides, classes, Preparation(), model, maker=maker)
+
+    @property
+    def steps(self) -> list[tuple[str, Any]]:
+        """The preprocessor of a table, if there is one, and the network, as the steps of a pipeline."""
+        return [*([] if self.maker is None else [("preprocessor", self.maker)]), ("model", self)]
+
+    @property
+    def loss(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """What it learns to make small, by example."""
+        return loss if self.classes_ else tabular.squared_error
+
     @property
     def event_(self) -> Event:
         """The event of the private runs that the weights come from."""
@@ -98,7 +121,10 @@ class Network:
     @property
     def title(self) -> str:
         """What it is, in a few words."""
-        return f"{TITLES[self.architecture]} of {len(self.classes_)} classes"
+        if self.maker is None:
+            return f"{TITLES[self.architecture]} of {len(self.classes_)} classes"
+        titles = TITLES if self.classes_ else tabular.TITLES
+        return f"{titles[self.architecture]} of {self.maker.target}"
 
     def describe(self) -> Description:
         """What may be said of it: architecture, run, classes, names and shapes of what was trained."""
@@ -113,11 +139,19 @@ class Network:
             mean, std = (", ".join(f"{x:g}" for x in each) for each in (self.prepare.mean, self.prepare.std))
             pixels += f"; less {mean}, divided by {std}"
         names = ", ".join(map(str, self.classes_))
+        example = " × ".join(map(str, self.shape))
+        says = ("classes", f"{len(self.classes_)}: {names}" if len(names) < 60 else str(len(self.classes_)))
+        if self.maker is not None:
+            example += f" features of {len(self.maker.columns)} columns"
+            pixels = "scaled to [−1, 1] by their declared bounds; a category is 0 or 1"
+            if not self.classes_:
+                low, high = self.maker.target_bounds or (0.0, 1.0)
+                says = ("predicts", f"{self.maker.target}, a number from {low:g} to {high:g}")
         return (
             ("architecture", self.architecture),
-            ("one example", " × ".join(map(str, self.shape))),
+            ("one example", example),
             ("numbers", pixels),
-            ("classes", f"{len(self.classes_)}: {names}" if len(names) < 60 else str(len(self.classes_))),
+            says,
             ("parameters", f"{sum(each.numel() for each in self.model.parameters()):,}"),
         )
 
@@ -126,8 +160,14 @@ class Network:
         fixed = fixed_part(self.model)
         return fixed, self.model if fixed is None else self.model[len(fixed) :]
 
-    def predict(self, inputs: Array) -> Array:
-        """The most probable class of each example; raises where the numbers of one are not finite."""
+    def predict(self, inputs: Any) -> Array:
+        """The most probable class of each example, or its number; raises where the inputs are not finite.
+
+        The inputs of a network of a table are rows of that table, as its preprocessor takes them.
+        """
+        if not self.classes_ and self.maker is not None:
+            bounds = self.maker.target_bounds or (0.0, 1.0)
+            return tabular.unscaled(self._outputs(inputs)[:, 0], bounds)
         chances = self.predict_proba(inputs)
         if not np.isfinite(chances).all():
             advice = "predict_proba gives NaN for the examples concerned."
@@ -135,24 +175,36 @@ class Network:
         best: Array = np.asarray(self.classes_)[chances.argmax(axis=1)]
         return best
 
-    def predict_proba(self, inputs: Array) -> NDArray[np.float64]:
+    @available_if(lambda self: bool(self.classes_))  # type: ignore[untyped-decorator]
+    def predict_proba(self, inputs: Any) -> NDArray[np.float64]:
         """The probability of each class for each example; NaN where the numbers of one are not finite.
+
+        The answer for an example does not depend on the others, to the last bit.
+        """
+        return self._outputs(inputs, lambda scores: scores.softmax(1))
+
+    def _outputs(
+        self, inputs: Any, of: Callable[[Tensor], Tensor] = lambda scores: scores
+    ) -> NDArray[np.float64]:
+        """A function of the network's outputs for each example; NaN where its numbers are not finite.
 
         The answer for an example does not depend on the others, to the last bit. A product of matrices may
         round an example by how many there are, so the network is called with blocks of one size, filled up
         with zeros; Fourier transforms round it by its place too, so there a block is one example.
         """
         parts = []
+        if self.maker is not None:
+            inputs = np.asarray(self.maker.transform(inputs), dtype=np.float32)
         size = 1 if self.architecture in _ROUNDED_BY_PLACE else _CHUNK
         with torch.no_grad():
             for start in range(0, len(inputs), size):
                 ready = self.prepare(_tensor(inputs[start : start + size]))
                 filled = ready.new_zeros(size, *ready.shape[1:])
                 filled[: len(ready)] = ready
-                scores = self.model(filled)[: len(ready)].double().softmax(1)
+                scores = of(self.model(filled)[: len(ready)].double())
                 scores[~ready.flatten(1).isfinite().all(1)] = torch.nan
                 parts.append(scores.numpy())
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_) or 1))
 
 
 @dataclass(frozen=True)
@@ -202,7 +254,7 @@ def _save_network(
         "architecture": network.architecture, "shape": network.shape, "classes": network.classes_,
         "mean": network.prepare.mean, "std": network.prepare.std, "run": network.run,
         "evaluations": list(evaluations),
-    }  # fmt: skip
+    } | ({} if network.maker is None else {"preprocessor": network.maker.to_dict()})  # fmt: skip
     facts["network"] = json.dumps(known, ensure_ascii=False)
     saving.write(path, network.model.state_dict(), facts, overwrite=overwrite)
 
@@ -225,20 +277,23 @@ def _load(path: saving.PATH) -> Network | Weights:
         return Weights(tensors, facts, guarantee, stored)
     try:
         known = json.loads(facts["network"])
-        prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
-        made = Network.new(known["architecture"], known["shape"], known["classes"], prepare)
-        made.run = tuple((name, value) for name, value in known["run"])
+        if "preprocessor" in known:
+            network = Network.of_table(known["architecture"], Preprocessor.from_dict(known["preprocessor"]))
+        else:
+            prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
+            network = Network.new(known["architecture"], known["shape"], known["classes"], prepare)
+        network.run = tuple((name, value) for name, value in known["run"])
         with Reading(path):
-            made.evaluations_ = checked_evaluations(known["evaluations"])
+            network.evaluations_ = checked_evaluations(known["evaluations"])
     except (KeyError, TypeError, ValueError):
         raise ModelUnreadable(
             f"{os.fspath(path)!r} is of an architecture that this version of tacit does not know.",
             "Update tacit.", path=path,
         ) from None  # fmt: skip
-    saving.put(made.model, tensors)
-    past.mark(made.model, saving.runs_of(tensors, facts, guarantee))
-    made.guarantee_ = guarantee
-    return made
+    saving.put(network.model, tensors)
+    past.mark(network.model, saving.runs_of(tensors, facts, guarantee))
+    network.guarantee_ = guarantee
+    return network
 
 
 def _describe(path: saving.PATH) -> dict[str, Any]:
@@ -266,14 +321,14 @@ class Later(Examples):
     """The examples of a source that are read when the first of them is wanted, once they are paid for."""
 
     def __init__(
-        self, found: Found, classes: int, prepare: Preparation, fixed: nn.Module | None = None,
+        self, found: Any, classes: int, prepare: Preparation, fixed: nn.Module | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
         self.found, self.classes, self.prepare, self.fixed, self.say = found, classes, prepare, fixed, say
         self._read: InMemory | None = None
 
     def __len__(self) -> int:
-        return self.found.private_rows
+        return int(self.found.private_rows)
 
     def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
@@ -286,7 +341,7 @@ class Later(Examples):
         self.say("Reading the examples")
         inputs, labels = self.found.read()
         assert labels is not None
-        targets = torch.from_numpy(valid_labels(labels, self.classes))
+        targets = torch.from_numpy(valid_labels(labels, self.classes) if self.classes else labels)
         values = _tensor(inputs)
         if self.fixed is not None:
             self.say("Computing features")

@@ -14,17 +14,18 @@ from tacit.errors import InvalidValue, ModelUnreadable
 from tacit.training import saving
 from tacit.training.clipping import CLIPPINGS, Quantile
 from tacit.training.networks.architectures import Recipe, recipe_of
-from tacit.training.networks.network import Network, loss
+from tacit.training.networks.network import Network
 from tacit.training.plan import Plan
 from tacit.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
-    from tacit.relations import Relation
+    from tacit.relations import Relation, Unit
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _ADAPTIVE_LR = 0.001
 _RECIPE_POPULATION = 60_000
+_LONG = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,9 @@ class Settings:
         return asdict(self) | {"average": self.average or "none"}
 
     def plan(
-        self, *, population: int, epsilon: float, delta: float, relation: Relation, started: Mapping[str, Any]
-    ) -> RunPlan:
+        self, *, population: int, epsilon: float, delta: float, relation: Relation, unit: Unit,
+        started: Mapping[str, Any],
+    ) -> RunPlan:  # fmt: skip
         """The plan of the run, with noise for this ε; clipping to a quantile adds at most 6 % to the noise.
 
         ``started`` holds the other options that the run is started with.
@@ -95,7 +97,7 @@ class Settings:
         made = RunPlan(
             population=population, batch_size=self.batch_size, epochs=self.epochs,
             clip_norm=self.clip_norm, epsilon=epsilon, delta=delta, sampling=self.sampling,
-            clipping=self.clipping if plain else "flat", relation=relation,
+            clipping=self.clipping if plain else "flat", relation=relation, unit=unit,
             started={**started, **self.options},
         )  # fmt: skip
         if plain:
@@ -140,7 +142,7 @@ class Settings:
             if self.optimizer == "sgd"
             else makers[self.optimizer](model.parameters(), lr=self.lr)
         )
-        return Trainer(model, loss, optimizer, plan, ledger, average=self.average, **options)
+        return Trainer(model, network.loss, optimizer, plan, ledger, average=self.average, **options)
 
 
 def _share(recipe: Recipe, population: int, batch_size: Any, epochs: Any) -> float:
@@ -175,7 +177,7 @@ def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if value is not None and _plain(value) != started.get(name):
             raise InvalidValue(
-                f"{name}=", value,
+                f"{name}=", _short(value),
                 f"{_shown(started.get(name))}, with which the run in {path} was started",
                 "Leave it out to go on with that run; for another value start another, with a checkpoint= "
                 "of its own.",
@@ -186,7 +188,13 @@ def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     if value is None or value is False:
         return "left out"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    shown = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return shown if len(shown) <= _LONG else "as it was"
+
+
+def _short(value: Any) -> Any:
+    """The value, unless it is as long as a schema."""
+    return value if len(str(value)) <= _LONG else "another"
 
 
 def average_of(given: float | str | None) -> float | str | None:

@@ -1,0 +1,38 @@
+"""What the shell offers for the values of options: names that are known without opening any data.
+
+Shells ask while somebody types: errors are not shown, and PyTorch is not imported.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+__all__ = ["architectures", "columns", "models"]
+
+ARCHITECTURES = ("linear", "mlp", "cnn", "scattering", "resnet")
+"""The names in ``tacit.training.networks.architectures.RECIPES``, which needs PyTorch; a test compares."""
+
+
+def architectures(incomplete: str) -> list[str]:
+    """Architectures that begin so."""
+    return [name for name in ARCHITECTURES if name.startswith(incomplete)]
+
+
+def models(incomplete: str) -> list[str]:
+    """Models that ``tacit fit`` knows and that begin so."""
+    from tacit.estimators.registry import ESTIMATORS
+
+    return [name for name in ESTIMATORS if name.startswith(incomplete)]
+
+
+def columns(ctx: Any, incomplete: str) -> list[str]:
+    """Columns of the schema that was named before, if it can be read."""
+    given = ctx.params.get("schema")
+    try:
+        with Path(given).open("rb") as file:
+            declared = tomllib.load(file).get("columns", {})
+    except (OSError, TypeError, ValueError):
+        return []
+    return [str(name) for name in declared if str(name).startswith(incomplete)]

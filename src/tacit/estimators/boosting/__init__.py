@@ -1,0 +1,1 @@
+"""Private gradient boosting over binned features."""
