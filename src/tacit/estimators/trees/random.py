@@ -187,7 +187,8 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             return _ForestRecipe(
                 events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), coding=coding, noise=None
             )
-        noise = _noise_of(public, *(share * public.epsilon for share in shares), TREES[-1] if shared else 1)
+        own = [share * public.epsilon for share in shares]
+        noise = _noise_of(public, own[0], own[1], TREES[-1] if shared else 1)
         parts = [("leaves", (1 - sum(shares)) * public.epsilon), ("sizes", shares[0] * public.epsilon)]
         if shares[1] > 0:
             parts.append(("sharpness", shares[1] * public.epsilon))
