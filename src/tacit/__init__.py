@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from tacit.ledger import Budget, Ledger
     from tacit.models import load, save
     from tacit.relations import Relation, Unit
-    from tacit.schema import Column, Schema
+    from tacit.schema import Column, Dialect, Schema
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
     "Column",
+    "Dialect",
     "Guarantee",
     "Ledger",
     "Relation",
@@ -57,6 +58,7 @@ _HOMES = {
     "Budget": "tacit.ledger",
     "BudgetExceeded": "tacit.errors",
     "Column": "tacit.schema",
+    "Dialect": "tacit.schema",
     "Guarantee": "tacit.guarantee",
     "Ledger": "tacit.ledger",
     "Relation": "tacit.relations",

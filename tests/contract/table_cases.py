@@ -451,3 +451,16 @@ of_table(
     Pair(BASE + hers(TOP), BASE, lambda seen: seen[:, 0], runs, (1500, 1500), audit.Fixed(len(BASE) + 1)),
     Noise(draw_people, Scales(((1, 1),)).cdf, 2500), ONE,
 )  # fmt: skip
+
+CHECK = Question(lambda t, **cost: t.check(["age", "pay", "sex"], **cost))
+"""A row is in one of four states of each of three columns."""
+CHECK_TWO = Question(lambda t, **cost: t.check(["age", "sex"], **cost))
+UNFIT = Row("she", None, OUTSIDE, "X")
+NO_CHECK = tuple(
+    (f"columns={columns!r}", lambda t, columns=columns: t.check(columns, epsilon=1.0))
+    for columns in (["nobody"], [], ["age", "age"], [7], "who")
+)
+of_cells("check", CHECK, (UNFIT,), (), ((3, 12),), ONE, *NO_CHECK)
+of_cells("check_person", person(CHECK), hers(UNFIT), (), ((9 * FRACTIONS, 12),), ONE)
+of_cells("check_replaced", replaced(CHECK_TWO), (Row("she"),), (UNFIT,), ((4, 8),), ONE)
+of_cells("check_gaussian", gaussian(CHECK), (UNFIT,), (), ((math.sqrt(3) * SIGMA, 12),), CONCENTRATED)

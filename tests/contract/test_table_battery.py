@@ -110,6 +110,7 @@ REAL = [
         "covariance",
         "keys_person",
         "top_replaced",
+        "check_person",
         "bounds",
     )
 ]

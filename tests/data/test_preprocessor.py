@@ -210,6 +210,7 @@ def test_values_are_read_as_tables_read_them(place: int) -> None:
     ],
     ids=lambda stored: str(stored.dtype),
 )  # fmt: skip
+@pytest.mark.usefixtures("untyped")
 def test_stored_types_are_read_like_their_values(stored: Any) -> None:
     values = [None if value is np.ma.masked else value for value in stored]
     values = [value if not isinstance(value, np.longdouble) else float(value) for value in values]
@@ -222,6 +223,7 @@ def test_stored_types_are_read_like_their_values(stored: Any) -> None:
         np.testing.assert_array_equal(one, other, err_msg=str(column))
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_typed_series_are_read_like_their_values(library: str) -> None:
     whole = [1, 3, None, 2**40]

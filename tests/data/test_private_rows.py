@@ -38,7 +38,7 @@ def test_a_file_and_a_frame_make_the_same_features(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(LINES, encoding="utf-8")
     schema = Schema(COLUMNS)
     found = private_rows(tmp_path / "data.csv", schema, list(schema))
-    direct = pd.read_csv(tmp_path / "data.csv", dtype=str, keep_default_na=False)
+    direct = pd.read_csv(tmp_path / "data.csv", dtype=object, keep_default_na=False)
     maker = Preprocessor(schema)
     np.testing.assert_array_equal(maker.transform(found), maker.transform(direct))
     names = maker.features.names

@@ -264,6 +264,16 @@ def test_regression_and_a_public_test(run: Run, model: str) -> None:
     assert "Report written" in page.out
 
 
+def test_boosting_takes_its_task_from_the_target(run: Run) -> None:
+    boosted, test = {"model": "gradient-boosting", "epsilon": "1.4"}, ("--test", "test.csv", "--test-public")
+    fit(run, *test, **boosted).good()
+    assert load("model.tacit")[-1].task == "classification"
+    measured = fit(run, *test, **boosted, target="wage", out="wage.tacit")
+    assert "r2" in measured.good().out
+    run("report", "model.tacit", "--out", "page.html").good()
+    assert "What each column adds" in Path("page.html").read_text(encoding="utf-8")
+
+
 def test_a_group_is_protected_with_its_rows(run: Run) -> None:
     fitted = fit(
         run, "--test", "test.csv", "--test-epsilon", "0.5", schema="person.toml", ledger="person.db"
@@ -363,3 +373,86 @@ def test_models_are_compared_in_one_report(run: Run) -> None:
     page = Path("report.html").read_text(encoding="utf-8")
     assert "Each point is a model of its own" in page
     assert "m0.5.tacit" in page
+
+
+class TestShare:
+    """Rows of the same file that are set aside by hash, and measured on."""
+
+    def test_both_parts_are_charged_and_disjoint(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[Any] = []
+        original = PrivateSource.run
+
+        def noted(self: PrivateSource, expression: Any) -> Any:
+            with Ledger.open("study.db") as book:
+                charged = len(book.entries())
+            frame = original(self, expression)
+            read.append((charged, len(frame)))
+            return frame
+
+        monkeypatch.setattr(PrivateSource, "run", noted)
+        fitted = fit(run, "--test-share", "0.2", "--test-epsilon", "0.5").good()
+        assert "accuracy" in fitted.out
+        (first, rest), (second, aside) = read
+        assert (first, second) == (1, 2)
+        assert rest + aside == 1500
+        assert 220 < aside < 380
+        with Ledger.open("study.db") as book:
+            assert [entry.label for entry in book.entries()][1].endswith("on a share of 0.2 set aside")
+        (found,) = evaluations_of(load("model.tacit"))
+        assert found.guarantee.epsilon == 0.5
+        assert any("keyed hash" in each for each in load("model.tacit").steps[-1][1].guarantee_.assumptions)
+
+    def test_a_person_is_on_one_side(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[set[Any]] = []
+        original = PrivateSource.run
+
+        def noted(self: PrivateSource, expression: Any) -> Any:
+            frame = original(self, expression)
+            read.append(set(frame["__unit__"]))
+            return frame
+
+        monkeypatch.setattr(PrivateSource, "run", noted)
+        asked = ("--test-share", "0.3", "--test-epsilon", "0.5")
+        fit(run, *asked, schema="person.toml", ledger="person.db").good()
+        assert len(read) == 2
+        assert not read[0] & read[1]
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (("--test-share", "0.2"), "--test-epsilon"),
+            (("--test-share", "1.2", "--test-epsilon", "0.5"), "above 0 and below 1"),
+            (("--test-share", "0.2", "--test-epsilon", "0.5", "--test", "test.csv"), "--test"),
+            (("--test-share", "0.2", "--test-epsilon", "0.5", "--test-public"), "--test-public"),
+            (("--test-share", "0.2", "--test-epsilon", "0.5", "--test-dataset", "others"), "--test-dataset"),
+            (("--test-share", "0.2", "--test-epsilon", "2.5"), "would not fit"),
+        ],
+    )
+    def test_refused_before_anything_is_charged(self, run: Run, options: Any, said: str) -> None:
+        refused = fit(run, *options)
+        assert refused.code != 0
+        assert said in refused.err
+        with Ledger.open("study.db") as book:
+            assert not book.entries()
+
+    def test_a_replaced_row_could_change_sides(self, run: Run) -> None:
+        Ledger.open("swap.db", Budget(3.0, 1e-5), relation="replace_one").close()
+        refused = fit(run, "--test-share", "0.2", "--test-epsilon", "0.5", ledger="swap.db")
+        assert "change sides" in refused.err
+
+
+class TestOutlook:
+    def test_a_dry_run_says_what_to_expect(self, run: Run) -> None:
+        Path("few.toml").write_text("population = 10\n" + SCHEMA, encoding="utf-8")
+        Path("many.toml").write_text("population = 1500\n" + SCHEMA, encoding="utf-8")
+        assert "rows or more to learn from" in fit(run, "--dry-run").good().out
+        many = fit(run, "--dry-run", schema="many.toml").good()
+        assert "mean loss expected at most" in many.out
+        assert "cannot be expected" not in many.err
+        few = fit(run, "--dry-run", schema="few.toml").good()
+        assert "cannot be expected to learn anything" in few.err
+
+    def test_a_fit_warns_before_it_charges(self, run: Run) -> None:
+        Path("few.toml").write_text("population = 10\n" + SCHEMA, encoding="utf-8")
+        warned = fit(run, schema="few.toml").good()
+        assert warned.err.count("cannot be expected to learn anything") == 1

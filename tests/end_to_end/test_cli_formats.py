@@ -125,7 +125,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 def test_fit_predict_and_inspect_speak_json(run: Run) -> None:
     fit = ("fit", "data.csv", "--schema", "schema.toml", "--target", "y", "--model", "logistic", "--epsilon",
-           "2", "--ledger", "study.db", "--out", "m.tacit", "--test", "test.csv", "--test-public",)  # fmt: skip
+           "2", "--ledger", "study.db", "--out", "m.tacit", "--test", "test.csv",
+           "--test-public")  # fmt: skip
     plan = run(*fit, "--dry-run", "--format", "json").json
     assert plan["epsilon"] == 2.0
     assert plan["features"]

@@ -102,7 +102,7 @@ def test_from_a_csv_to_a_report(run: Run) -> None:
     shown = run("inspect", "model.safetensors").good().out
     assert "network with a hidden layer of income" in shown
     assert "hours: clipped to [0, 80], scaled to [−1, 1]" in shown
-    facts = json.loads(run("inspect", "model.safetensors", "--json").good().out)
+    facts = json.loads(run("inspect", "model.safetensors", "--format", "json").good().out)
     assert facts["guarantee"]["epsilon"] == 3.0
     assert facts["preprocessor"]["target"] == "income"
     assert facts["parameters"]["1.weight"] == [128, 4]
@@ -126,6 +126,16 @@ def test_parquet_and_csv_train_the_same(run: Run) -> None:
     first = weights()
     train(run, "--seed", "1", "--overwrite", data="data.parquet", epsilon="1", epochs="1").good()
     np.testing.assert_array_equal(first, weights())
+
+
+def test_the_schema_says_how_a_csv_is_written(run: Run) -> None:
+    people(400, 1).to_csv("data.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    people(300, 2).to_csv("test.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    written = '\n[csv]\ndelimiter = ";"\ndecimal = ","\nencoding = "cp1252"\n'
+    Path("schema.toml").write_text(SCHEMA + written)
+    train(run, "--test", "test.csv", "--test-public").good()
+    assert load("model.safetensors").evaluations_[0]["figures"]["accuracy"] > 0.8
+    assert run("predict", "model.safetensors", "test.csv").good().out.count("\n") == 301
 
 
 def test_a_number_is_predicted_within_its_bounds(run: Run) -> None:
@@ -217,7 +227,7 @@ def test_a_file_of_no_rows_is_a_run_like_any_other(run: Run) -> None:
         ((), {"schema": "open.toml"}, "declared with bounds"),
         ((), {"schema": "unknown.toml"}, "population"),
         ((), {"data": "absent.csv"}, "absent.csv"),
-        ((), {"data": "empty.csv"}, "The source has no column"),
+        ((), {"data": "empty.csv"}, "is empty"),
         ((), {"data": "short.csv"}, "The source has no column"),
         ((), {"data": "typed.parquet"}, "stored as"),
         ((), {"architecture": "cnn"}, "Use 'mlp' or 'linear' for other data"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
 
 import tacit
 from tacit import Column, Schema, accounting, audit, events
@@ -24,6 +25,9 @@ from tacit.estimators.coding import Coding
 from tacit.estimators.private import PrivateRows, Public
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
+from tacit.report.facts import Facts
+from tacit.report.plots import shape_figure
+from tacit.report.shape import _drawn
 
 ALARM = 1e-6
 PUBLIC = Public(1.0, 1e-6, Relation.ADD_REMOVE, Unit(), 3)
@@ -278,6 +282,26 @@ def test_what_the_rows_of_a_frame_are_made_of_is_one_column():
     assert "over 3 columns" in str(model.plan(made.features))
     everything = np.ones((1, 7))
     assert np.isfinite(model.decision_function(everything)).all()
+
+
+def test_shapes_are_described_in_the_units_of_the_table():
+    schema = Schema({
+        "gain": Column("integer", bounds=(0, 1000)), "sex": Column("category", categories=("f", "m")),
+        "y": Column("category", categories=("no", "yes")),
+    })  # fmt: skip
+    maker = Preprocessor(schema, target="y", transforms={"gain": "log1p"})
+    rows = {"gain": np.arange(1000), "sex": ["f", "m"] * 500}
+    model = GradientBoosting(1.0, 1e-6, classes=["no", "yes"], population=1000, random_state=1)
+    model.fit(maker.fit_transform(rows), np.where(np.arange(1000) > 100, "yes", "no"))
+    said = Facts.of(Pipeline([("preprocessor", maker), ("model", model)]))
+    drawn = {one.column: _drawn(said, one) for one in said.description.shapes}
+    assert set(drawn) == {"gain", "sex"}
+    assert sorted(drawn["sex"].cells) == ["f", "m"]
+    assert drawn["gain"].edges[0] == 0
+    assert drawn["gain"].edges[-1] == pytest.approx(1000)
+    steps = np.diff(drawn["gain"].effects)
+    assert 40 < drawn["gain"].edges[1 + int(np.argmax(steps))] < 250
+    assert len(shape_figure(list(drawn.values())).axes) == 2
 
 
 def test_neither_rounds_nor_depth_depend_on_what_is_bought():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -43,9 +42,8 @@ def data(size: int = 400, seed: int = 1) -> tuple[Any, Any]:
 
 
 @pytest.fixture
-def untold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "_told", set())
-    yield
 
 
 class TestOneLedger:
@@ -173,7 +171,7 @@ class TestMissingValues:
     def test_the_middle_is_that_of_the_bounds(self) -> None:
         x, y = data()
         facts = {"bounds": ([0, -3], [10, 3])}
-        moved = x + [5, 0]
+        moved = x + np.array([5, 0])
         holes = moved.copy()
         holes[:, 0] = np.nan
         middle = moved.copy()
@@ -181,6 +179,17 @@ class TestMissingValues:
         model = told(LogisticRegression, **facts).fit(holes, y)
         assert model.coef_.tolist() == told(LogisticRegression, **facts).fit(middle, y).coef_.tolist()
         assert model.decision_function(holes).tolist() == model.decision_function(middle).tolist()
+
+    @pytest.mark.parametrize("norm", [None, 3.0])
+    def test_the_middle_of_bounds_that_were_bought(self, norm: float | None) -> None:
+        x, y = data(2000)
+        model = told(LogisticRegression, 5.0, bounds="dp", norm=norm).fit(x + 20, y)
+        lower, upper = model.bounds_
+        middle = (lower + upper) / 2
+        space = Space.of(lower, upper, None, intercept=True)
+        assert space.centre.tolist() == middle.tolist()
+        missing = model.decision_function(np.array([[np.nan, 20.0]]))
+        assert missing == model.decision_function(np.array([[middle[0], 20.0]]))
 
     def test_as_the_preprocessor_does(self) -> None:
         schema = Schema({"a": Column("number", bounds=(-3, 3)), "b": Column("number", bounds=(-3, 3))})
@@ -204,7 +213,7 @@ class TestWeights:
         facts = {"bounds": None, "norm": 30.0, "weight_bound": 4.0}
         facts |= {"C": 0.3} if kind is LogisticRegression else {"alpha": 5.0} if kind is Ridge else {}
         ours = told(kind, math.inf, **facts).fit(x, y, sample_weight=w)
-        own = {LogisticRegression: plain.LogisticRegression, Ridge: plain.Ridge}.get(kind, plain.LinearRegression)
+        own = getattr(plain, kind.__name__)
         theirs = own(**{k: v for k, v in facts.items() if k in ("C", "alpha")}).fit(x, y, sample_weight=w)
         assert np.ravel(ours.coef_) == pytest.approx(np.ravel(theirs.coef_), abs=2e-3)
 

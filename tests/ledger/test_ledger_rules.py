@@ -11,9 +11,18 @@ from pathlib import Path
 import pytest
 
 from tacit import accounting, events
-from tacit.errors import BudgetExceeded, InvalidValue, LedgerExists, UnsupportedEvent, WeakPrivacy
+from tacit.errors import (
+    BudgetExceeded,
+    InvalidValue,
+    LedgerCorrupted,
+    LedgerExists,
+    UnsupportedEvent,
+    WeakPrivacy,
+)
 from tacit.ledger import Budget, Ledger
 from tacit.ledger.budget import FILTERS
+from tacit.ledger.chain import Record
+from tampering import tamper
 
 BUDGET = Budget(3.0, 1e-6)
 
@@ -90,14 +99,16 @@ def test_a_refusal_names_delta_if_that_ran_out(path, open_ledger):
     assert f"At most ε = {error.remaining:.4g}"[:-1] in error.next_step
     assert "with δ = 1e-07 still fits" in error.next_step
     ledger.charge(events.Gaussian(20.0), label="the rest", delta=1e-7)
-    with pytest.raises(BudgetExceeded, match=r"needs a δ, and 'default' has none left.*with δ = 0 still fits.*Laplace"):
+    gone = r"needs a δ, and 'default' has none left.*with δ = 0 still fits.*Laplace"
+    with pytest.raises(BudgetExceeded, match=gone):
         ledger.charge(events.Gaussian(20.0), label="one more")
     ledger.charge(events.Laplace(20.0), label="without")
 
 
 def test_a_refusal_names_epsilon_if_that_ran_out(path, open_ledger):
     ledger = open_ledger(path, BUDGET)
-    with pytest.raises(BudgetExceeded, match=r"to ε = 4, over its budget.*ε ran out.*At most ε = 3 with δ = 1e-06"):
+    out = r"to ε = 4, over its budget.*ε ran out.*At most ε = 3 with δ = 1e-06"
+    with pytest.raises(BudgetExceeded, match=out):
         ledger.charge(events.Laplace(0.25), label="income")
     with pytest.raises(BudgetExceeded, match="has no finite ε at the δ = 1e-09 declared"):
         ledger.charge(events.Approximate(0.1, 1e-8), label="income", delta=1e-9)
@@ -189,18 +200,45 @@ def earlier(path: Path) -> Path:
 
 def test_ledgers_of_earlier_versions_are_read_and_charged_on(earlier, open_ledger):
     rules = {"undecided": None, "gaussian first": "renyi", "declared first": "basic", "forced": "renyi"}
-    spent = {"gaussian first": 0.5424252955898283, "declared first": 0.7428503653554799, "forced": 0.4928503653554799}
+    spent = {
+        "gaussian first": 0.5424252955898283,
+        "declared first": 0.7428503653554799,
+        "forced": 0.4928503653554799,
+    }
     for dataset, rule in rules.items():
         ledger = open_ledger(earlier, None, dataset=dataset)
         assert ledger.filter == rule
         assert ledger.spent().epsilon == spent.get(dataset, 0.0)
         open_ledger(earlier, BUDGET, dataset=dataset)
-        with pytest.raises(LedgerExists, match="leaves the rule to the first charge" if rule is None else rule):
+        with pytest.raises(LedgerExists, match=rule or "leaves the rule to the first charge"):
             open_ledger(earlier, None, dataset=dataset, filter="gaussian")
         entry = ledger.charge(events.Gaussian(50.0), label="another").entry
         assert entry.mode == (rule or "renyi")
         assert ledger.history()[-1].epsilon == ledger.spent().epsilon > spent.get(dataset, 0.0)
         ledger.verify()
+
+
+def test_a_rule_that_was_exchanged_with_its_hash_is_found(path, open_ledger):
+    """Whoever edits the first entry and computes its hash anew leaves a next entry that does not follow it."""
+    with Ledger.open(path, BUDGET) as ledger:
+        ledger.charge(events.Laplace(1.0), label="count")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute("SELECT * FROM tacit_entries WHERE number = 1").fetchone())
+    terms = row["details"].replace('"filter":"basic"', '"filter":"gaussian"')
+    content = {name: value for name, value in row.items() if name != "hash"} | {"details": terms}
+    forged = Record(**content).hash()
+    tamper(
+        path,
+        f"UPDATE tacit_entries SET details = '{terms}', hash = '{forged}' WHERE number = 1",
+        f"UPDATE tacit_datasets SET terms = '{terms}'",
+    )
+    with Ledger.open(path) as ledger:
+        assert ledger.filter == "gaussian"
+        with pytest.raises(LedgerCorrupted, match="edited entry 1"):
+            ledger.charge(events.Gaussian(20.0), label="mean")
+        with pytest.raises(LedgerCorrupted, match="does not follow"):
+            ledger.verify()
 
 
 def test_a_budget_that_promises_little_is_warned_of(path, open_ledger):

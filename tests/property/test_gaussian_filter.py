@@ -38,9 +38,10 @@ def test_a_pure_event_is_converted_at_the_smallest_mu(epsilon):
         assert trade_off(0.999 * gdp.pure(epsilon), kink) > kink, "a smaller μ does not hold"
 
 
-@pytest.mark.parametrize("event", [events.Laplace(0.7), events.BoundedRange(1.5), events.Pure(0.4),
-                                   events.RandomizedResponse(2.0, 5), events.PoissonSampled(0.2, events.Pure(2.0))],
-                         ids=lambda event: type(event).__name__)  # fmt: skip
+@pytest.mark.parametrize("event", [
+    events.Laplace(0.7), events.BoundedRange(1.5), events.Pure(0.4), events.RandomizedResponse(2.0, 5),
+    events.PoissonSampled(0.2, events.Pure(2.0)),
+], ids=lambda event: type(event).__name__)  # fmt: skip
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_profile_of_a_converted_event_is_below_that_of_its_gaussian(event, relation):
     """δ(ε) of the event, by its loss distribution, never exceeds δ(ε) of N(0, 1) against N(μ, 1)."""
@@ -86,7 +87,9 @@ releases = st.one_of(
     st.floats(1.0, 60.0).map(events.Gaussian),
     st.floats(1.0, 60.0).map(events.Laplace),
     st.floats(0.01, 0.5).map(events.BoundedRange),
-    st.tuples(st.floats(2.0, 60.0), st.integers(1, 9)).map(lambda t: events.Repeat(events.Gaussian(t[0]), t[1])),
+    st.tuples(st.floats(2.0, 60.0), st.integers(1, 9)).map(
+        lambda t: events.Repeat(events.Gaussian(t[0]), t[1])
+    ),
     st.tuples(st.floats(2.0, 60.0), st.floats(2.0, 60.0)).map(
         lambda t: events.Parallel((events.Gaussian(t[0]), events.Laplace(t[1])))
     ),
@@ -94,7 +97,11 @@ releases = st.one_of(
 
 
 @quick
-@given(st.lists(releases, min_size=1, max_size=15), st.sampled_from(BUDGETS), st.sampled_from(["add_remove", "replace_one"]))  # fmt: skip
+@given(
+    st.lists(releases, min_size=1, max_size=15),
+    st.sampled_from(BUDGETS),
+    st.sampled_from(["add_remove", "replace_one"]),
+)
 def test_what_is_admitted_is_private_by_loss_distributions_too(sequence, budget, relation):
     """PLD composition of what was admitted never finds more than the filter counted."""
     epsilon, delta = budget

@@ -45,7 +45,7 @@ def test_plans_estimators_and_tables_warn_at_the_line_of_the_caller(tmp_path):
     model = tacit.estimators.LogisticRegression(epsilon=12.0, bounds=(-1, 1), classes=[0, 1])
     with pytest.warns(WeakPrivacy, match="ε = 12"):
         model.fit(X, y)
-    schema = tacit.Schema({"age": tacit.Column("float", bounds=(0, 99))}, population=20)
+    schema = tacit.Schema({"age": tacit.Column("number", bounds=(0, 99))}, population=20)
     with pytest.warns(WeakPrivacy, match="ε = 30"):
         ledger = tacit.Ledger.open(tmp_path / "study.db", tacit.Budget(30.0, 0.2))
     with ledger, tacit.tables.open(pd.DataFrame({"age": [1.0]}), schema=schema, ledger=ledger) as table:

@@ -30,7 +30,8 @@ def text_of(page: str) -> str:
 
 
 def test_the_page_says_what_the_ledger_says(study: Path, tmp_path: Path) -> None:
-    page = jobs.report(study, out=tmp_path / "page.html", unit_name="patient", responsible="Dr. Who").read_text()
+    out = tmp_path / "page.html"
+    page = jobs.report(study, out=out, unit_name="patient", responsible="Dr. Who").read_text()
     told = text_of(page)
     with Ledger.open(study) as ledger:
         rule, spent, entries, head = ledger.filter, ledger.spent(), ledger.entries(), ledger.head()

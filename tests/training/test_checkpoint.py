@@ -26,8 +26,11 @@ class PowerCut(Exception):
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[tacit.Ledger]:
-    with tacit.Ledger.open(tmp_path / "study.db", budget=tacit.Budget(epsilon=2.0, delta=1e-5)) as made:
+def ledger(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tacit.Ledger]:
+    """Where epochs are charged one by one, by the rule under which they add up well."""
+    by_epoch = "charge" in request.fixturenames and request.getfixturevalue("charge") == "epoch"
+    budget, rule = tacit.Budget(epsilon=2.0, delta=1e-5), "renyi" if by_epoch else "basic"
+    with tacit.Ledger.open(tmp_path / "study.db", budget=budget, filter=rule) as made:
         yield made
 
 

@@ -285,7 +285,8 @@ def test_a_crash_leaves_the_charge(ledger: tacit.Ledger) -> None:
 
 def test_an_early_stop_keeps_what_was_not_charged(tmp_path: Path) -> None:
     planned = plan(epsilon=2.0, charge="epoch", steps=50)
-    with tacit.Ledger.open(tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0, delta=1e-5)) as ledger:
+    budget = tacit.Budget(epsilon=2.0, delta=1e-5)
+    with tacit.Ledger.open(tmp_path / "s.db", budget=budget, filter="renyi") as ledger:
         made = trainer(planned, ledger=ledger, callbacks=[lambda p: p.stop() if p.step == 12 else None])
         made.fit(data())
         assert made.step_number == 12
@@ -296,7 +297,8 @@ def test_an_early_stop_keeps_what_was_not_charged(tmp_path: Path) -> None:
 
 
 def test_all_epochs_fit_into_the_budget_they_were_planned_for(tmp_path: Path) -> None:
-    with tacit.Ledger.open(tmp_path / "s.db", budget=tacit.Budget(epsilon=2.0, delta=1e-5)) as ledger:
+    budget = tacit.Budget(epsilon=2.0, delta=1e-5)
+    with tacit.Ledger.open(tmp_path / "s.db", budget=budget, filter="renyi") as ledger:
         trainer(plan(epsilon=2.0, charge="epoch", steps=50), ledger=ledger).fit(data())
         assert len(ledger.entries()) == 10
         assert ledger.spent().epsilon <= 2.0

@@ -54,12 +54,20 @@ def fit(
     ] = None,
     transform: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=log1p|sqrt", help="Before scaling; may be repeated."),
+        typer.Option(metavar="COLUMN=log1p|sqrt", help="Transform a number before scaling; may be repeated."),
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
     ] = None,
     test: options.Test = None,
+    test_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Or set this share of the rows aside, 0.2 say, and measure on those, with --test-epsilon.",
+            rich_help_panel=options.TEST,
+            show_default=False,
+        ),
+    ] = None,
     test_epsilon: options.TestEpsilon = None,
     test_public: options.TestPublic = False,
     test_dataset: options.TestDataset = None,
@@ -93,6 +101,9 @@ def fit(
     With --test the model is measured on rows that were not used to fit it:
     charged with --test-epsilon, or free if the rows are public. The rows that
     the model was fitted to are refused, whatever their file is called.
+    With --test-share rows of the same file are set aside: each goes to one
+    side by a keyed hash of its unit, or of its content where no unit is
+    declared, before anything else is read. Both parts are charged.
     """
     in_json = wants_json(format)
     with jobs.plan_fit(
@@ -101,7 +112,7 @@ def fit(
         buy_population=buy_population, norm=norm, transforms=transforms_of(transform or ()),
         exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
         test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
-        random_state=seed,
+        random_state=seed, test_share=test_share,
     ) as job:  # fmt: skip
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
@@ -134,9 +145,17 @@ def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
     features, used = job.maker.features, len(job.columns) - 1
     say(console, f"A {job.label}, from {len(features.names)} features of {used} columns, will spend", "")
     say(console, *(f"  {line}" for line in str(job.planned).splitlines()), "")
+    if job.side is not None and job.test is not None:
+        whom = job.payment.unit.column or "row"
+        aside = f"A share of {job.side.split.share:g} of the rows is set aside by a keyed hash of each {whom}"
+        say(console, f"{aside}, to measure it on with ε = {job.test.epsilon:g}.", "")
     if dry_run:
         (due, *_) = job.dues
         say(console, f"Noise: {due.noise}, {described(due.event)}.", "", job.maker.describe(), "")
+        if job.planned.expected:
+            say(console, "Expected, from public facts:", *(f"  {line}" for line in job.planned.expected), "")
+        for doubt in job.planned.doubts:
+            spending.warn(doubt)
 
 
 def _plan_facts(job: jobs.FitJob) -> dict[str, Any]:
@@ -150,6 +169,8 @@ def _plan_facts(job: jobs.FitJob) -> dict[str, Any]:
         "protects": f"{planned.relation} of one {planned.unit}",
         "parts": [{"part": part, "epsilon": cost} for part, cost in planned.parts],
         "notes": list(planned.notes),
+        "expected": list(planned.expected),
+        "doubts": list(planned.doubts),
         "noise": due.noise,
         "event": json.loads(due.event.to_json()),
         "ledgers": spending.balances(job),

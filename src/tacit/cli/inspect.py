@@ -103,6 +103,8 @@ def _show_settings(console: Console, described: Description) -> None:
 
 
 def _coefficients(rows: Sequence[Weight], top: int | None) -> Table:
+    from tacit.report.coefficients import doubt
+
     intervals = any(row.low is not None for row in rows)
     several = len({row.output for row in rows}) > 1
     table = Table(title="Coefficients, the largest first", title_justify="left")
@@ -112,11 +114,13 @@ def _coefficients(rows: Sequence[Weight], top: int | None) -> Table:
     table.add_column("coefficient", justify="right", no_wrap=True)
     if intervals:
         table.add_column("interval with the privacy noise", justify="right")
+        table.add_column("", no_wrap=True)
     for row in rows[:top]:
         cells = [escape(row.output)] if several else []
         cells += [escape(row.feature), f"{row.value:.4f}"]
         if intervals:
             cells.append("" if row.low is None else f"{row.low:.4f} to {row.high:.4f}")
+            cells.append(doubt(row, len(rows)))
         table.add_row(*cells)
     return table
 

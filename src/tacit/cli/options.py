@@ -46,9 +46,11 @@ SchemaFile = Annotated[
 ]
 LedgerPlace = Annotated[str, typer.Option(help="Path of the ledger, or a database URL.", show_default=False)]
 Delta = Annotated[float, typer.Option(help="δ to spend; above 0 the noise is Gaussian.")]
-Dataset = Annotated[str, typer.Option(help="The dataset in the ledger.")]
-OnlyDataset = Annotated[str | None, typer.Option(help="Only this dataset.", show_default="all")]
-Label = Annotated[str | None, typer.Option(help="Of the charge, in the ledger.", show_default="what is made")]
+Dataset = Annotated[str, typer.Option(help="The dataset of the ledger that is charged.")]
+OnlyDataset = Annotated[str | None, typer.Option(help="Only this dataset of the ledger.", show_default="all")]
+Label = Annotated[
+    str | None, typer.Option(help="What the ledger calls the charge.", show_default="what is made")
+]
 Delimiter = Annotated[
     str | None,
     typer.Option(
@@ -69,14 +71,14 @@ Seed = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Test = Annotated[
-    str | None, typer.Option(help="Measure it on these.", show_default=False, rich_help_panel=TEST)
+    str | None, typer.Option(help="Test the model on these data.", show_default=False, rich_help_panel=TEST)
 ]
 TestEpsilon = Annotated[
     float | None,
-    typer.Option(help="They are private: ε to spend.", show_default=False, rich_help_panel=TEST),
+    typer.Option(help="ε to spend on the test, on private data.", show_default=False, rich_help_panel=TEST),
 ]
 TestPublic = Annotated[
-    bool, typer.Option("--test-public", help="They are public: free.", rich_help_panel=TEST)
+    bool, typer.Option("--test-public", help="The test data are public: free.", rich_help_panel=TEST)
 ]
 TestDataset = Annotated[
     str | None,

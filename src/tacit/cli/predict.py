@@ -35,7 +35,7 @@ def predict(
         typer.Option(metavar="csv|json", help="How to write.", show_default="by the ending of --out, or csv"),
     ] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="The probability of each class as well (logistic).")
+        bool, typer.Option("--proba", help="Write the probability of each class as well.")
     ] = False,
     overwrite: options.Overwrite = False,
     delimiter: options.Delimiter = None,

@@ -51,7 +51,7 @@ def query(
         int | None,
         typer.Option(help="A guess of the number of rows, for --dry-run.", show_default="the schema's"),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
     format: Annotated[
         str | None, typer.Option(help="table, json or csv.", show_default="by the ending of --out, or table")
     ] = None,

@@ -1,18 +1,20 @@
 """``tacit schema``: start a schema from a file's column names, and check one.
 
 Neither command prints a value of a row. ``check`` prints exact counts of rows for a curator who asks for
-them, and says that they are private; for everybody else it buys noisy ones. Both take the first line of a CSV as its column names; a CSV
-without such a line would have its first row read as names, which no program can tell for sure.
+them, and says that they are private; for everybody else it buys noisy ones. Both take the first line of a
+CSV as its column names; a CSV without such a line would have its first row read as names, which no program
+can tell for sure.
 ``init``, which prints names and is for the curator of the data, therefore refuses a first line that looks
 like values. ``check`` says no more about that line than which declared columns it names.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit.cli import options
-from tacit.cli.common import pair, say, status
+from tacit.cli.common import pair, say, show_json, status, wants_json
 from tacit.data.headers import (
     StoredColumn,
     column_names,
@@ -41,7 +43,7 @@ _OPEN = {
     "integer": "# bounds = [?, ?]             # or, for codes: categories = [?, ?]",
     "number": "# bounds = [?, ?]",
     "date": "# bounds = [?, ?]             # dates such as 2020-01-31",
-    "category": '# categories = [?, ?]         # such as ["a", "b"]; free text and identifiers: type = "text"',
+    "category": '# categories = [?, ?]         # such as ["a", "b"]; free text, identifiers: type = "text"',
 }
 
 
@@ -119,6 +121,7 @@ def check(
     dataset: options.Dataset = "default",
     delimiter: options.Delimiter = None,
     seed: options.Seed = None,
+    format: options.Format = "table",
 ) -> None:
     """Validate a schema, and show what it says and what it leaves open.
 
@@ -138,16 +141,28 @@ def check(
         raise InvalidValue("curator", True, "left out where a ledger pays", "Take one of the two.")
     if (ledger is None) != (epsilon is None):
         raise InvalidValue("epsilon", epsilon, "given with ledger=, and only then", "Such as epsilon=0.1.")
-    console = Console()
+    console = Console(quiet=wants_json(format))
     _show(console, schema, declared)
+    facts = _facts(declared)
     if source is not None:
         if delimiter is not None:
             declared = replace(declared, csv=replace(declared.csv, delimiter=delimiter))
-        _compare(declared, source)
+        facts["source"] = _compare(console, declared, source)
         if curator:
-            _count(console, declared, source)
+            facts["counts"] = _count(console, declared, source)
         elif ledger is not None and epsilon is not None:
-            _buy(console, declared, source, ledger, dataset, (epsilon, delta), seed)
+            facts["shares"] = _buy(console, declared, source, ledger, dataset, (epsilon, delta), seed)
+    if console.quiet:
+        show_json(facts)
+
+
+def _facts(schema: Schema) -> dict[str, Any]:
+    """What the schema says, for JSON."""
+    return {
+        "population": schema.population,
+        "unit": schema.unit.to_dict(),
+        "columns": {name: vars(column) for name, column in schema.columns.items()},
+    }
 
 
 def _show(console: Console, path: Path, schema: Schema) -> None:
@@ -195,7 +210,7 @@ def _known(column: Column) -> str:
     return "; ".join(parts)
 
 
-def _compare(schema: Schema, source: str) -> None:
+def _compare(console: Console, schema: Schema, source: str) -> dict[str, Any]:
     """Names, and the types in which they are stored, by what opens the file for every other command."""
     from tacit.data.files import dialect_of
     from tacit.data.source import connect, unnamed_advice
@@ -221,7 +236,8 @@ def _compare(schema: Schema, source: str) -> None:
     connect([str(path) for path in files], schema).close()
     more = len(set(there) - set(wanted))
     rest = f" Columns that are not declared, and are never read: {more}." if more else ""
-    typer.echo(f"{source} has every declared column.{rest}")
+    say(console, f"{source} has every declared column.{rest}")
+    return {"name": source, "undeclared_columns": more}
 
 
 _NOT_PRIVATE = (
@@ -230,7 +246,7 @@ _NOT_PRIVATE = (
 _KINDS = ("missing", "outside", "not of the type")
 
 
-def _count(console: Console, schema: Schema, source: str) -> None:
+def _count(console: Console, schema: Schema, source: str) -> dict[str, Any]:
     from tacit.jobs import curator_check
 
     found = curator_check(source, schema)
@@ -250,6 +266,9 @@ def _count(console: Console, schema: Schema, source: str) -> None:
     if found.too_short:
         say(console, f"Left out, as they have fewer values than there are names: {found.too_short:,} lines.")
     say(console, _NOT_PRIVATE)
+    columns = {name: dict(zip(_KINDS, counts, strict=True)) for name, counts in found.columns.items()}
+    left_out = {"not_text": found.not_text, "too_short": found.too_short}
+    return {"warning": _NOT_PRIVATE, "rows": found.rows, "columns": columns, "left_out": left_out}
 
 
 def _buy(
@@ -260,7 +279,7 @@ def _buy(
     dataset: str,
     cost: tuple[float, float],
     seed: int | None,
-) -> None:
+) -> dict[str, Any]:
     from tacit import jobs
     from tacit.cli import spending
 
@@ -288,6 +307,11 @@ def _buy(
             f"{answered.guarantee}",
             f"Charged now: {pair(answered.guarantee)} to {book.location}, {book.dataset}.",
         )
+        ends = {
+            name: {kind: [shares.at[name, kind], low.at[name, kind], high.at[name, kind]] for kind in _KINDS}
+            for name in shares.index
+        }
+        return {"columns": ends, "guarantee": json.loads(answered.guarantee.to_json())}
 
 
 def _shown(value: object) -> str:

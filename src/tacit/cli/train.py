@@ -88,7 +88,8 @@ def train(
     transform: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=log1p|sqrt", help="Before scaling; may be repeated.", rich_help_panel=TABLE
+            metavar="COLUMN=log1p|sqrt", help="Transform a number before scaling; may be repeated.",
+            rich_help_panel=TABLE,
         ),
     ] = None,
     classes: Annotated[
@@ -97,11 +98,11 @@ def train(
     ] = None,
     images: Annotated[
         Path | None,
-        typer.Option(help="idx file of images, instead.", rich_help_panel=SOURCE, show_default=False),
+        typer.Option(help="idx file of images, as the source.", rich_help_panel=SOURCE, show_default=False),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="Its file of labels.", rich_help_panel=SOURCE, show_default="beside it"),
+        typer.Option(help="idx file with their labels.", rich_help_panel=SOURCE, show_default="beside it"),
     ] = None,
     inputs: Annotated[
         str | None,
@@ -146,7 +147,7 @@ def train(
         float | None, typer.Option(help="Learning rate.", rich_help_panel=HOW, show_default=False)
     ] = None,
     momentum: Annotated[
-        float | None, typer.Option(help="Of sgd.", rich_help_panel=HOW, show_default=False)
+        float | None, typer.Option(help="Momentum of sgd.", rich_help_panel=HOW, show_default=False)
     ] = None,
     optimizer: Annotated[
         str | None, typer.Option(help="sgd, adam or adamw.", rich_help_panel=HOW, show_default=False)
@@ -164,7 +165,7 @@ def train(
     average: Annotated[
         str | None,
         typer.Option(
-            help="Of the weights: a decay such as 0.99, tail or none.",
+            help="Average of the weights: a decay such as 0.99, tail or none.",
             rich_help_panel=HOW, show_default=False,
         ),
     ] = None,

@@ -23,7 +23,7 @@ Other rooms import from the modules, or the names below from here; a module is l
 >>> from tacit import data
 >>> from tacit.schema import Column, Schema
 >>> known = Schema({"age": Column("integer", bounds=(20, 60)), "smokes": Column("boolean")})
->>> data.Preprocessor(known).transform({"age": [20, "40", 99], "smokes": ["yes", "TRUE", 0]}).tolist()
+>>> data.Preprocessor(known).transform({"age": [20, "40", 99], "smokes": ["?", "Yes", 0]}).tolist()
 [[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
 """
 

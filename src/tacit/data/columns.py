@@ -1,7 +1,7 @@
 """The columns of a table in memory, by name: of a frame, a mapping of arrays, a 2-D array or a list of rows.
 
-Columns are found by their names and the shape of the table alone, which are public. Their values come as they
-are stored, for :mod:`tacit.data.cleaning.values` to clean.
+Columns are found by their names and the shape of the table alone, which are public, like the types in which a
+frame stores them. Their values come as they are stored, for :mod:`tacit.data.cleaning.values` to clean.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.cleaning import storage
 from tacit.data.cleaning.values import Values
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.schema import Schema, hint_of
@@ -31,6 +32,8 @@ class Columns:
             names = list(X) if isinstance(X, Mapping) else list(X.columns)
             for name in used:
                 _required(name, names, used)
+                stored = getattr(X[name], "dtype", None)
+                storage.require(name, storage.family_of(stored), stored, schema[name])
             self.by_name, self.places = True, {name: name for name in used}
             self.number = len(X[used[0]]) if isinstance(X, Mapping) else len(X)
             return

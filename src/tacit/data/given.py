@@ -5,8 +5,10 @@ value into text; scikit-learn's checks raise, and quote, what they do not like. 
 itself, by :mod:`tacit.data.cleaning.rule`: what it becomes depends on it alone, and no value raises.
 
 What is refused is refused by public facts: the type of the container, the types in which its columns are
-stored and its shape. A list has no shape but the lengths of its rows: :func:`declared_matrix` takes the
-number of columns that is declared, and a row of another length is missing.
+stored and its shape. :func:`require_numbers` and :func:`require_targets` refuse what cannot be read by its
+stored type (:mod:`tacit.data.cleaning.storage`); objects have none, and are read one by one. A list has no
+shape but the lengths of its rows: :func:`declared_matrix` takes the number of columns that is declared, and a
+row of another length is missing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
 from tacit.data.cleaning.rule import BLANKS
+from tacit.data.cleaning.storage import family_of
 from tacit.data.cleaning.values import number, numbers
 from tacit.data.columns import unmasked
 from tacit.errors import InvalidValue
@@ -35,6 +38,8 @@ __all__ = [
     "matrix",
     "places",
     "real",
+    "require_numbers",
+    "require_targets",
     "single",
     "width_of",
 ]
@@ -73,6 +78,59 @@ def matrix(X: Any) -> NDArray[Any]:
             return np.asarray(X) if isinstance(X, np.matrix) else X
         return real(X.ravel()).reshape(X.shape)
     return _of_lists(X)
+
+
+def require_numbers(X: Any) -> None:
+    """Refuse a matrix with a column that is stored as text or as times; no value is looked at.
+
+    >>> require_numbers(np.array([["1", "x"]]))
+    Traceback (most recent call last):
+    ...
+    tacit.errors.InvalidValue: X must be stored as numbers, got 'text (<U1)'. ...
+    """
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        for place, name in enumerate(X.columns):
+            stored = getattr(_of_frame(X, place), "dtype", None)
+            if family_of(stored) in _NO_NUMBERS:
+                advice = (
+                    "Leave it out, convert it to numbers, or let a tacit.estimators.Preprocessor read it."
+                )
+                raise InvalidValue(f"column {name!r} of X", f"{stored}", "stored as numbers", advice)
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "USmMT":
+        told = f"{family_of(X.dtype)} ({X.dtype.str})"
+        raise InvalidValue(
+            "X", told, "stored as numbers", "Convert it with X.astype(float), or X.astype(object) for gaps."
+        )
+
+
+_NO_NUMBERS = ("text", "date", "timestamp")
+_NUMBERS = ("boolean", "integer", "wide", "float")
+
+
+def require_targets(y: Any, classes: Any = None) -> None:
+    """Refuse targets stored in another type than their classes, or, without classes, than numbers.
+
+    Labels that are numbers are none of classes that are text, and the other way round; only the type of y
+    decides. Labels without a type, as in a list or an array of objects, are looked up one by one.
+    """
+    if hasattr(y, "columns") and len(y.columns) == 1:
+        y = _of_frame(y, 0)
+    stored = getattr(y, "dtype", None)
+    family = family_of(stored)
+    if family is None or family == "null":
+        return
+    listed = [] if classes is None or isinstance(classes, str) else list(classes)
+    if not listed:
+        if family in _NO_NUMBERS and classes is None:
+            raise InvalidValue("y", f"{stored}", "stored as numbers", "Convert it: y.astype(float).")
+        return
+    worded = [isinstance(each, str) for each in listed]
+    if all(worded) and family in (*_NUMBERS, "date", "timestamp"):
+        advice = "Declare classes of the type in which y is stored, or convert y: y.astype(str)."
+        raise InvalidValue("y", f"{stored}", "stored as text, as the declared classes are", advice)
+    if not any(worded) and family in _NO_NUMBERS:
+        advice = "Declare classes of the type in which y is stored, or convert y: y.astype(float)."
+        raise InvalidValue("y", f"{stored}", "stored as numbers, as the declared classes are", advice)
 
 
 def width_of(X: Any, declared: int | None) -> int:

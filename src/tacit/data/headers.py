@@ -111,7 +111,7 @@ def guessed_dialect(files: list[Path], delimiter: str | None = None) -> Dialect:
         rows = list(itertools.islice(_rows(files[0], Dialect(mark, encoding=encoding)), _SAMPLE))
         lengths = Counter(map(len, rows))
         width = len(rows[0]) if rows else 0
-        found[mark] = (width > 1, lengths[width] / max(len(rows), 1), width)
+        found[mark] = (lengths[width] / len(rows), width) if width > 1 else (0.0, 0)
     return Dialect(max(found, key=lambda mark: found[mark]), encoding=encoding)
 
 
@@ -187,8 +187,9 @@ class _reading:
 
     def __enter__(self) -> IO[Any]:
         start: Any = gzip.open if self.file.suffix == ".gz" else open
-        self.opened: IO[Any] = start(self.file, self.mode, **self.options)
-        return self.opened
+        self.opened = start(self.file, self.mode, **self.options)
+        opened: IO[Any] = self.opened
+        return opened
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         self.opened.close()
@@ -282,23 +283,23 @@ def _guessed(paths: list[str], names: list[str], dialect: Dialect) -> tuple[Mapp
     opened = connect(paths, Schema(dict.fromkeys(names, text), csv=dialect))
     try:
         table = opened.table
-        sums = {}
+        read: dict[str, Any] = {}
         for place, name in enumerate(names):
             value = table[name]
-            word = value.lower().isin(_MISSING)
-            read = {
-                "boolean": parsed(value, Column("boolean"), opened.backend),
-                "date": parsed(value, Column("date"), opened.backend),
-            }
+            truth = parsed(value, Column("boolean"), opened.backend)
+            read[f"{place} there"], read[f"{place} boolean"] = value, truth
+            read[f"{place} date"] = parsed(value, Column("date"), opened.backend)
             for mark in (_POINT, _COMMA):
-                found = parsed(pointed(value, number, mark), number, opened.backend)
-                read[f"number{mark}"], read[f"integer{mark}"] = found, whole(found)
-            sums[f"{place} there"] = value.count()
-            sums[f"{place} gaps"] = (word & read["boolean"].isnull()).sum().fill_null(0)
-            sums[f"{place} yes"], sums[f"{place} no"] = read["boolean"].sum(), (~read["boolean"]).sum()
-            for kind, expression in read.items():
-                sums[f"{place} {kind}"] = expression.count()
-        counts = opened.run(table.aggregate(**sums)).fillna(0).iloc[0]
+                read[f"{place} number{mark}"] = parsed(pointed(value, number, mark), number, opened.backend)
+        once = table.select(**read).view()
+        sums = {name: once[name].count() for name in read}
+        for place, _ in enumerate(names):
+            truth, word = once[f"{place} boolean"], once[f"{place} there"].lower()
+            sums[f"{place} gaps"] = (word.isin(_MISSING) & truth.isnull()).sum()
+            sums[f"{place} yes"], sums[f"{place} no"] = truth.sum(), (~truth).sum()
+            for mark in (_POINT, _COMMA):
+                sums[f"{place} integer{mark}"] = whole(once[f"{place} number{mark}"]).count()
+        counts = opened.run(once.aggregate(**sums)).fillna(0).iloc[0]
     finally:
         opened.close()
     places = range(len(names))

@@ -89,11 +89,16 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and the names of the columns. Nothing else of X is looked at."""
-        plan = self._plan()
-        Columns(X, plan.schema, plan.used)
+        plan = self.require(X)
         self.n_features_in_ = len(plan.used)
         self.feature_names_in_ = np.array(plan.used, dtype=object)
         return self
+
+    def require(self, X: Any) -> _Plan:
+        """Refuse X by the names and types of its columns; its values are not looked at."""
+        plan = self._plan()
+        Columns(X, plan.schema, plan.used)
+        return plan
 
     def transform(self, X: Any) -> Known:
         """The features of every row, float64, with the facts about them."""
@@ -122,6 +127,13 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def columns(self) -> tuple[str, ...]:
         """The columns that make features."""
         return self._plan().used
+
+    def scaled(self, column: str) -> tuple[float, float, str] | None:
+        """Lower and upper bound and transform of a column that is scaled to [−1, 1]; None for any other."""
+        for block in self._plan().blocks:
+            if block.name == column and not block.one_hot:
+                return (*bounds_of(block.column), block.transform)
+        return None
 
     @property
     def classes(self) -> tuple[Any, ...] | None:

@@ -20,6 +20,7 @@ from typing import Any
 import pandas as pd
 
 from tacit.data.source import RAW, UNIT, PrivateSource, connect
+from tacit.data.splitting import Side
 from tacit.schema import Schema
 
 __all__ = ["UNIT", "prepare", "private_rows"]
@@ -37,7 +38,12 @@ def prepare(
 
 
 def private_rows(
-    source: Any, schema: Schema, columns: Iterable[str], *, delimiter: str | None = None
+    source: Any,
+    schema: Schema,
+    columns: Iterable[str],
+    *,
+    delimiter: str | None = None,
+    side: Side | None = None,
 ) -> pd.DataFrame:
     """The private rows of these columns: each value read and clipped as the schema declares.
 
@@ -45,14 +51,15 @@ def private_rows(
     made of the rows. ``source`` is a file, a frame, or the result of :func:`prepare`; it is closed then.
     Declared categories are as stored, so that whoever looks them up can tell an undeclared value from a
     missing one. If the schema names a unit, the column :data:`UNIT` holds the unit of each row, and rows
-    without one are left out.
+    without one are left out. ``side`` is the part of the rows that is read, of a split
+    (:mod:`tacit.data.splitting`), for which the source has to be prepared with all columns that are hashed.
     """
     names = list(columns)
     opened = source
     if not isinstance(source, PrivateSource):
         opened = prepare(source, schema, names, delimiter=delimiter)
     try:
-        table = opened.table
+        table = opened.table if side is None else side.of(opened)
         stored = {name: RAW + name if RAW + name in table.columns else name for name in names}
         if UNIT in table.columns:
             stored[UNIT] = UNIT

@@ -48,7 +48,7 @@ Read = Callable[[], tuple[Any, Any, Any]]
 
 CHOSEN = "the parameters of the model were chosen without the data"
 """An assumption of every fit."""
-FOLDS = "which rows were handed to fit depended on no other row; folds by position or by label do depend on some"
+FOLDS = "which rows were handed to fit depended on no other row, as folds by position or by label do"
 """An assumption of the fit of a copy, as cross-validation makes them."""
 NEVER_SAVED = ("ledger", "random_state")
 """Parameters that stay out of model files."""
@@ -221,10 +221,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, units: Any = None) -> Any:
         """Fit to private rows in memory; the charge is made before they are used.
 
-        A value that is not finite is missing, and is read by a public rule, as in ``predict``. Rows with a
-        target outside what is declared contribute nothing. ``units`` names the unit of each row, of which at most ``rows_per_unit`` rows, chosen at random,
-        are used. In a list, a row of another length than the bounds declare, or than most rows have,
-        contributes nothing either.
+        A value that is not finite is missing, and is read by a public rule. Rows with a target outside what
+        is declared contribute nothing. ``units`` names the unit of each row, of which at most
+        ``rows_per_unit`` rows, chosen at random, are used. In a list, a row of another length than the bounds
+        declare, or than most rows have, contributes nothing either.
         """
         return self._fit_taken(self._taken(X, y, units))
 
@@ -297,6 +297,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The rows in one form, by their types and shapes alone."""
         width = self._declared_width()
+        given.require_numbers(X)
+        if self.supervised:
+            given.require_targets(y, getattr(self, "classes", None))
         matrix = given.declared_matrix(X, width)
         aside = BaseEstimator()
         validate_data(aside, X if hasattr(X, "columns") else matrix, skip_check_array=True)

@@ -17,10 +17,8 @@ __all__ = ["refused_copy", "tell_once", "telling"]
 
 SCORES = (
     "Scores on private rows, whether by score(), cross_val_score or GridSearchCV, are computed without "
-    "noise: "
-    "no guarantee covers them, and no ledger is charged for them. Score on public rows, or evaluate "
-    "privately "
-    "with tacit.evaluate(model, X, y, epsilon=...). This is said once in each process."
+    "noise: no guarantee covers them, and no ledger is charged for them. Score on public rows, or evaluate "
+    "privately with tacit.evaluate(model, X, y, epsilon=...). This is said once in each process."
 )
 NOT_CHARGED = "The fits of a search are charged nowhere either, unless the estimator has a ledger=."
 SEARCH = (

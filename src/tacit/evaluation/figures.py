@@ -25,6 +25,7 @@ __all__ = [
     "group_figures",
     "interval",
     "multiclass",
+    "rates",
     "regression",
     "simulate",
 ]
@@ -160,6 +161,19 @@ def group_figures(name: str, counts: Array, categories: Sequence[Any], outcomes:
     return figures
 
 
+def rates(cells: Array) -> dict[str, tuple[float, float]]:
+    """The rates of one group as parts of wholes, from its outcomes (see :func:`group_figures`)."""
+    total = float(cells.sum())
+    if len(cells) == 2:
+        return {"accuracy": (float(cells[1]), total)}
+    return {
+        "accuracy": (float(cells[0] + cells[3]), total),
+        "positive rate": (float(cells[2] + cells[3]), total),
+        "true positive rate": (float(cells[3]), float(cells[1] + cells[3])),
+        "false positive rate": (float(cells[2]), float(cells[0] + cells[2])),
+    }
+
+
 def regression(sums: Array, width: float) -> Figures:
     """Figures from n and the sums of |r|/w, (r/w)², (r/w)⁴, u and u² (see :func:`tacit.evaluate`)."""
     rows, absolute, square, _, u, uu = np.moveaxis(sums[..., :6], -1, 0)
@@ -180,8 +194,9 @@ def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Arr
     """Counts that may be behind a noisy block, and samples of other data from the same source.
 
     Counts are Poisson around the nearest block without negatives and with the same total; sums are those of a
-    Poisson number of rows, with the variance of |r|, r² and u that the sums imply, and the most that u² can
-    have.
+    Poisson number of rows, with the variance of |r|, r² and u that the sums imply. The squares of u are drawn
+    as those around the mean of u, whose variance is the most that it can be, and put back around zero: drawn
+    by themselves, they would vary with the mean of u, which cancels in r².
     """
     if counts:
         truth = without_negatives(block)
@@ -189,14 +204,19 @@ def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Arr
         return truth, np.where(truth > 0, np.maximum(drawn, 0.0), 0.0)
     truth = np.array(block)
     truth[..., [0, 1, 2, 3, 5]] = np.maximum(truth[..., [0, 1, 2, 3, 5]], 0.0)
-    rows, _, square, fourth, _, uu = truth
-    moments = np.array([rows, square, fourth, fourth, uu, uu])
-    rest = np.maximum(moments - ratio(truth**2, np.full(6, rows)), 0.0)
+    rows, _, square, fourth, u, uu = truth
+    mean = float(np.nan_to_num(ratio(u, rows)))
+    spread = max(uu - mean * u, 0.0)
+    far = (1 + min(abs(mean), 1.0)) ** 2
+    moments = np.array([rows, square, fourth, fourth, uu, far * spread + spread**2 / max(rows, 1.0)])
+    totals = np.array([*truth[:5], spread])
+    rest = np.maximum(moments - ratio(totals**2, np.full(6, rows)), 0.0)
     normal = np.asarray(ndtri(uniforms))
     number = np.maximum(rows + np.sqrt(rows) * normal[:, :1], 0.0)
-    return truth, number * np.nan_to_num(ratio(truth, np.full(6, rows))) + _except_first(
-        np.sqrt(rest)
-    ) * normal
+    drawn = number * np.nan_to_num(ratio(totals, np.full(6, rows))) + _except_first(np.sqrt(rest)) * normal
+    drawn[:, 5] += np.nan_to_num(ratio(drawn[:, 4] ** 2, drawn[:, 0]))
+    truth[5] = spread + mean * u
+    return truth, drawn
 
 
 def interval(

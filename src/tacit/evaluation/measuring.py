@@ -20,6 +20,7 @@ from tacit.data.given import assumed, column
 from tacit.data.units import bounded_units
 from tacit.errors import InvalidValue
 from tacit.evaluation import figures as made
+from tacit.evaluation.public import PublicRows
 from tacit.evaluation.result import Evaluation
 from tacit.evaluation.scoring import Scorer
 from tacit.evaluation.tally import Tally, tally_of
@@ -270,7 +271,7 @@ class _Job:
             self.tally, released, free, self.noise, self.source, self.confidence, guarantee, self.label
         )
 
-    def _counted(self, rows: _Rows) -> tuple[Array, dict[str, float]]:
+    def _counted(self, rows: _Rows) -> tuple[Array, PublicRows]:
         """The exact counts; of each unit, as many rows as the guarantee is for."""
         keep = None if rows.units is None else bounded_units(rows.units, self.payment.unit.rows, self.source)
         return self.tally.measure(
@@ -287,14 +288,19 @@ def _one_of(epsilon: float | None, public: bool) -> None:
 
 
 def _evaluation(
-    tally: Tally, vector: Array, free: Mapping[str, float], noise: Any, source: Source, confidence: float,
+    tally: Tally, vector: Array, free: PublicRows, noise: Any, source: Source, confidence: float,
     guarantee: Guarantee | None, label: str,
 ) -> Evaluation:  # fmt: skip
     """Figures and intervals from the released vector: post-processing, which costs nothing."""
     truth, drawn = tally.simulated(vector, noise, source)
     centre, draws = tally.figures(truth), tally.figures(drawn)
-    values = {name: free.get(name, float(found)) for name, found in tally.figures(vector).items()}
+    values = {name: free.figures.get(name, float(found)) for name, found in tally.figures(vector).items()}
     intervals = tally.intervals(vector, values, truth, drawn, confidence)
+    if noise is None:
+        known = {} if tally.kind == "regression" else tally.shares(vector, confidence)
+        for name, (low, high) in {**known, **free.intervals(confidence)}.items():
+            least, most = tally.limits(name)
+            intervals[name] = max(low, least), min(high, most)
     figures: dict[str, float | None] = {}
     for name, value in values.items():
         pushed = noise is not None and name.endswith((" gap", "calibration error"))

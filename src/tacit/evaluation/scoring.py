@@ -61,6 +61,10 @@ class Scorer:
         if self._reads_its_own:
             copied(self.model)
             return
+        if self._maker is None:
+            given.require_numbers(X)
+        elif hasattr(X, "columns"):
+            self._maker.require(X)
         scorer = self._matrix_scorer(X)
         known = getattr(scorer.model, "n_features_in_", scorer.columns)
         if known != scorer.columns:
@@ -120,7 +124,7 @@ class Scorer:
         maker, model, names = self._maker, self.model, X
         if maker is not None:
             model = self.model[1:] if len(self.model.steps) > 2 else self.model.steps[1][1]
-            names = maker.transform({str(name): np.zeros(0) for name in maker.columns})
+            names = maker.transform({str(name): np.zeros(0, object) for name in maker.columns})
             columns = len(maker.features.names)
         else:
             columns = given.width_of(X, getattr(model, "n_features_in_", None))

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import is_classifier, is_regressor
-from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
 
 from tacit import _validate
 from tacit.data import given
 from tacit.errors import InvalidValue
 from tacit.evaluation import figures as made
+from tacit.evaluation.public import NOTHING, PublicRows, classified, predicted, share_interval
 from tacit.evaluation.scoring import Read, Scorer
 from tacit.randomness import Source
 from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
@@ -97,7 +97,7 @@ class Tally:
         keep: Array | None,
         public: bool,
         bounds: Any = None,
-    ) -> tuple[Int64, dict[str, float]]:
+    ) -> tuple[Int64, PublicRows]:
         """The exact counts; for public rows also the figures that bins and rounding would make inexact.
 
         Rows that are not to ``keep`` are left out of every cell. A unit may have any number of them, so not
@@ -110,16 +110,15 @@ class Tally:
             return self._sums(scores[:, 0], y[keep], valid, public)
         truth = given.places(y[keep], self.classes)
         valid &= (truth >= 0) & np.isfinite(scores).all(axis=1)
-        free: dict[str, float] = {}
+        free = NOTHING
         if self.kind == "two classes":
             score = scores[:, 1]
             predicted = (score > 0.5).astype(np.int64)
             bin_of = np.searchsorted(made.edges(self.bins)[1:-1], score, side="left")
             vectors = [_counted(2 * bin_of + truth, valid, 2 * self.bins)]
             outcome = 2 * predicted + truth
-            if public and len(set(truth[valid].tolist())) == 2:
-                free["auroc"] = float(roc_auc_score(truth[valid], score[valid]))
-                free["brier"] = float(np.mean((score[valid] - truth[valid]) ** 2))
+            if public:
+                free = classified(truth[valid], score[valid], probability=self.scored == "probability")
         else:
             count = len(self.classes)
             predicted = scores.argmax(axis=1)
@@ -135,18 +134,12 @@ class Tally:
             vectors.append(_counted(group * self.outcomes + outcome, valid & (group >= 0), cells))
         return np.concatenate(vectors), free
 
-    def _sums(self, predicted: Array, y: Array, valid: Array, public: bool) -> tuple[Int64, dict[str, float]]:
+    def _sums(self, answers: Array, y: Array, valid: Array, public: bool) -> tuple[Int64, PublicRows]:
         low, high = self.bounds
-        guess, truth = given.real(predicted), given.real(y)
+        guess, truth = given.real(answers), given.real(y)
         valid = valid & np.isfinite(guess) & np.isfinite(truth)
         guess, truth, width = guess[valid], truth[valid], high - low
-        free: dict[str, float] = {}
-        if public and len(truth) > 1:
-            free = {
-                "mae": float(mean_absolute_error(truth, guess)),
-                "rmse": float(np.sqrt(mean_squared_error(truth, guess))),
-                "r2": float(r2_score(truth, guess)),
-            }
+        free = predicted(truth, guess) if public and len(truth) > 1 else NOTHING
         truth, guess = np.clip(truth, low, high), np.clip(guess, low, high)
         r, u = np.clip(np.abs(truth - guess) / width, 0, 1), np.clip(2 * ((truth - low) / width) - 1, -1, 1)
         columns = [np.ones_like(r), r, r**2, r**4, u, u**2]
@@ -242,6 +235,23 @@ class Tally:
             low, high = found["calibration error"]
             found["calibration error"] = max(0.0, min(low, values["calibration error"] - radius)), high
         return found
+
+    def shares(self, vector: Array, confidence: float) -> dict[str, tuple[float, float]]:
+        """The intervals of shares, from exact counts: accuracy, and the rates of groups."""
+        blocks, ends = self.split(vector), {}
+        main = blocks["scores" if self.kind == "two classes" else "confusion"][:-1]
+        if self.kind == "two classes":
+            cells = main.reshape(self.bins, 2)
+            right = float(cells[: self.bins // 2, 0].sum() + cells[self.bins // 2 :, 1].sum())
+        else:
+            right = float(np.trace(main.reshape(len(self.classes), -1)))
+        ends["accuracy"] = share_interval(right, float(main.sum()), confidence)
+        for name, categories in self.groups.items():
+            table = blocks[f"by {name}"][:-1].reshape(len(categories), self.outcomes)
+            for category, counts in zip(categories, table, strict=True):
+                for what, (part, whole) in made.rates(counts).items():
+                    ends[f"{name}={category}: {what}"] = share_interval(part, whole, confidence)
+        return ends
 
     def by_group(self, figures: Mapping[str, float | None]) -> dict[str, dict[str, dict[str, float | None]]]:
         """The figures of groups by name and category, with the gap of each under ``"gap"``."""

@@ -1,4 +1,4 @@
-"""How well a file keeps to its schema: exactly, for the curator; its private twin is the question ``check()``."""
+"""How well a file keeps to its schema: exactly, for the curator. The question ``check()`` is private."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import _validate
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import CannotLearn, InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs import books, files, testing
 from tacit.jobs.job import Due, Job, Say, silent, warned, whole
@@ -18,6 +19,7 @@ from tacit.jobs.same import refuse_same_file
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
+    from tacit.data.splitting import Side
     from tacit.estimators.private import Planned, PrivateEstimator
     from tacit.evaluation import Evaluation
     from tacit.ledger import Payment
@@ -51,8 +53,11 @@ class FitJob(Job):
         payment: Payment,
         label: str,
         test: testing.RowTest | None = None,
+        side: Side | None = None,
     ) -> None:
         self.source = source
+        self.side = side
+        """The part of the rows that is fitted to, where another is set aside for the test."""
         self.maker = maker
         self.estimator = estimator
         self.planned = _planned(estimator, maker)
@@ -75,7 +80,8 @@ class FitJob(Job):
         """Find the files and their columns; no row is read."""
         from tacit.data.reading import prepare
 
-        self._opened = prepare(self.source, self.maker.schema, self.columns, delimiter=delimiter)
+        columns = self.columns if self.side is None else list(self.maker.schema)
+        self._opened = prepare(self.source, self.maker.schema, columns, delimiter=delimiter)
         stack.callback(self._opened.close)
         if self.test is not None:
             self.test.find(delimiter, stack)
@@ -90,6 +96,8 @@ class FitJob(Job):
                 opened.require_open()
         if test is not None and test.others:
             refuse_same_file(self.source, test.source)
+        for doubt in self.planned.doubts:
+            warn(doubt)
         model = self._fitted(say)
         place, found = self.out, None
         if place is not None:
@@ -110,9 +118,15 @@ class FitJob(Job):
         """Charge, read, fit: a pipeline with its guarantee."""
         from sklearn.pipeline import Pipeline
 
+        from tacit.data.splitting import SPLIT
+
         maker = self.maker
         assumptions = (PUBLIC, *self._opened.assumptions)
-        self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
+        if self.side is not None:
+            assumptions = (*assumptions, SPLIT)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CannotLearn)  # it was told of already
+            self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
         if self.estimator.event_ != self.dues[0].event:
             raise TacitError("The fit did something else than what was planned.", "Please report this.")
         return Pipeline([("preprocessor", maker), ("model", self.estimator)])
@@ -123,7 +137,7 @@ class FitJob(Job):
 
         say("Reading the rows")
         maker = self.maker
-        frame = private_rows(self._opened, maker.schema, self.columns)
+        frame = private_rows(self._opened, maker.schema, self.columns, side=self.side)
         if self.test is not None:
             self.test.fitted_to = testing.digest(frame, maker)
         matrix = maker.fit(frame).transform(frame)
@@ -157,16 +171,19 @@ def plan_fit(
     label: str | None = None,
     delimiter: str | None = None,
     random_state: int | None = None,
+    test_share: float | None = None,
 ) -> FitJob:
     """Plan :func:`fit`: check what is public, find columns and noise; no row is read, nothing is charged."""
     from tacit.data.preprocessor import Preprocessor
+    from tacit.data.splitting import Split
     from tacit.estimators.registry import ESTIMATORS
     from tacit.schema import Schema
 
     name = _validate.choice("model", model, tuple(ESTIMATORS))
     _validate.epsilon(epsilon)
     _validate.delta(delta)
-    testing.check_options(test, test_epsilon, test_public, test_dataset, groups_by)
+    testing.check_options(test, test_epsilon, test_public, test_dataset, groups_by, test_share)
+    split = None if test_share is None else Split.drawn(test_share, random_state)
 
     known = schema if isinstance(schema, Schema) else Schema.load(schema)
     excluded = list(exclude)
@@ -179,13 +196,23 @@ def plan_fit(
         payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=told, stack=stack)
         chosen = {"noise": noise, "interval_share": interval_share or None}
         chosen["population"] = "dp" if buy_population else known.population
+        if split is not None:
+            split.require(payment.relation)
+            if not buy_population:
+                chosen["population"] = split.rest.expected(known.population)
         estimator = ESTIMATORS[name](
             epsilon=epsilon, delta=delta, relation=str(payment.relation), rows_per_unit=payment.unit.rows,
             ledger=payment.ledger, label=told, random_state=random_state,
             **_declared(name, maker), **_chosen(name, ESTIMATORS[name], chosen),
         )  # fmt: skip
         trial = None
-        if test is not None:
+        if split is not None:
+            about = f"test of the {told}, on a share of {split.share:g} set aside"
+            trial = testing.RowTest(
+                payment, os.fspath(source), test_epsilon, about, random_state, False, maker, groups,
+                side=split.test,
+            )  # fmt: skip
+        elif test is not None:
             other = payment
             if test_epsilon is not None:
                 other = books.another(payment, ledger, test_dataset, unit=known.unit, stack=stack)
@@ -194,7 +221,8 @@ def plan_fit(
             trial = testing.RowTest(
                 other, os.fspath(test), test_epsilon, about, random_state, others, maker, groups
             )
-        job = FitJob(os.fspath(source), maker, estimator, payment, told, trial)
+        rest = None if split is None else split.rest
+        job = FitJob(os.fspath(source), maker, estimator, payment, told, trial, rest)
         if out is not None:
             job.out, job.overwrite = Path(out), overwrite
             files.writable(job.out, overwrite, source, schema, ledger, test)
@@ -215,7 +243,9 @@ def fit(job: FitJob) -> Fitted:
 
     ``test`` names rows of others to measure the model on: private ones with ``test_epsilon``, charged to
     ``test_dataset`` of the ledger or to the same, public ones with ``test_public``; ``groups_by`` names
-    columns by whose groups to measure too. A fit and a test that cannot both be paid are refused before
+    columns by whose groups to measure too. ``test_share`` sets a share of the rows of ``source`` aside
+    instead, by a keyed hash of each row or unit (:mod:`tacit.data.splitting`), and measures on those with
+    ``test_epsilon``, charged to the same budget. A fit and a test that cannot both be paid are refused before
     anything is charged. Guarantee: that of the estimator, under the relation and for the unit of the
     ledger.
     """

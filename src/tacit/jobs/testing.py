@@ -20,6 +20,7 @@ from tacit.relations import Unit
 
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
+    from tacit.data.splitting import Side
     from tacit.evaluation import Evaluation
     from tacit.schema import Schema
 
@@ -36,11 +37,15 @@ __all__ = [
 ]
 
 
-def check_options(test: Any, epsilon: float | None, public: bool, dataset: Any, groups: Any = None) -> None:
+def check_options(
+    test: Any, epsilon: float | None, public: bool, dataset: Any, groups: Any = None, share: Any = None
+) -> None:
     """Refuse options of a test that do not go together."""
     if epsilon is not None:
         _validate.epsilon(epsilon)
-    if test is None:
+    if share is not None:
+        _check_share(test, epsilon, public, dataset)
+    elif test is None:
         given = {"test_epsilon": epsilon, "test_public": public, "test_dataset": dataset, "groups_by": groups}
         for name, value in given.items():
             if value:
@@ -52,6 +57,19 @@ def check_options(test: Any, epsilon: float | None, public: bool, dataset: Any, 
         )
     elif public and dataset:
         raise TacitError("test_dataset= is where private rows are charged.", "Leave it or test_public= out.")
+
+
+def _check_share(test: Any, epsilon: float | None, public: bool, dataset: Any) -> None:
+    """The share that is set aside is private, of the same people as the rest, and paid for like it."""
+    for name, value in {"test": test, "test_public": public, "test_dataset": dataset}.items():
+        if value:
+            raise TacitError(
+                f"test_share= sets rows of the same table aside, and does not go with {name}=.",
+                f"Leave {name}= out, or test_share=.",
+            )
+    if epsilon is None:
+        advice = "Give test_epsilon=0.2, say: the rows that are set aside are as private as the others."
+        raise TacitError("test_share= needs test_epsilon=.", advice)
 
 
 def declared(groups: Sequence[str], schema: Schema) -> list[str]:
@@ -128,6 +146,8 @@ class RowTest(ModelTest):
     maker: Preprocessor
     groups: Sequence[str]
     opened: Any = None
+    side: Side | None = None
+    """The part of the rows that is read, where the table was split; None for all of them."""
     fitted_to: str | None = None
     """A digest of the rows that the model was fitted to, once they were read; None if they are not known."""
 
@@ -146,7 +166,8 @@ class RowTest(ModelTest):
         """Find the file and its columns; no row is read."""
         from tacit.data.reading import prepare
 
-        self.opened = prepare(self.source, self.schema, self.columns, delimiter=delimiter)
+        columns = self.columns if self.side is None else list(self.schema)
+        self.opened = prepare(self.source, self.schema, columns, delimiter=delimiter)
         stack.callback(self.opened.close)
 
     def run(self, model: Any, say: Say) -> Evaluation:
@@ -171,7 +192,7 @@ class RowTest(ModelTest):
         """The private rows. Called inside the charge."""
         from tacit.data.reading import UNIT, private_rows
 
-        frame, maker = private_rows(self.opened, self.schema, self.columns), self.maker
+        frame, maker = private_rows(self.opened, self.schema, self.columns, side=self.side), self.maker
         if self.others and self.fitted_to is not None and digest(frame, maker) == self.fitted_to:
             raise refusal(self.source)
         units = frame[UNIT] if UNIT in frame.columns else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["CONFIDENCE", "Description", "Weight", "numbered"]
+__all__ = ["CONFIDENCE", "Description", "Effects", "Weight", "numbered"]
 
 CONFIDENCE = 0.95
 """The level of the intervals of weights."""
@@ -34,6 +34,31 @@ class Weight:
 
 
 @dataclass(frozen=True)
+class Effects:
+    """What one column adds to the score of an additive model, cell by cell; a missing value adds 0."""
+
+    column: str
+    output: str
+    """The class where there are more than two, else empty."""
+    cells: tuple[str, ...]
+    """What the cells are called."""
+    edges: tuple[float, ...] | None
+    """Where the cells of a number meet, as the model reads it; None for categories."""
+    effects: tuple[float, ...]
+
+    def named(self, names: Mapping[str, str]) -> Effects:
+        """The same with names in place of those that are keys; a category is called by its value."""
+        column = names.get(self.column, self.column)
+        cells = tuple(names.get(cell, cell).removeprefix(f"{column}=") for cell in self.cells)
+        return replace(self, column=column, cells=cells)
+
+    @property
+    def spread(self) -> float:
+        """The largest effect less the smallest."""
+        return max(self.effects, default=0.0) - min(self.effects, default=0.0)
+
+
+@dataclass(frozen=True)
 class Description:
     """What reports, ``tacit inspect`` and the command line may say of a fitted model.
 
@@ -53,6 +78,8 @@ class Description:
     """Names and shapes of the parameters of a network."""
     run: tuple[tuple[str, str], ...] = ()
     """How a network was trained, as pairs of words."""
+    shapes: tuple[Effects, ...] = ()
+    """What each column adds to the score, where the model is a sum of such functions; the widest first."""
     drawing: str = ""
     """The model as a drawing, the text of an SVG file; a tree has one."""
 
@@ -60,4 +87,5 @@ class Description:
         """The same with names for features that were only numbered."""
         names = dict(zip(numbered(len(features)), features, strict=True))
         weights = (replace(one, feature=names.get(one.feature, one.feature)) for one in self.weights)
-        return replace(self, weights=tuple(weights))
+        shapes = (one.named(names) for one in self.shapes)
+        return replace(self, weights=tuple(weights), shapes=tuple(shapes))

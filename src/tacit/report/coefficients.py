@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import NormalDist
 
 from tacit.models.description import CONFIDENCE, Weight
@@ -52,7 +51,7 @@ def shown(facts: Facts) -> list[Section]:
     intervals = [(one.low, one.high) for one in top if one.low is not None and one.high is not None]
     bounded = len(intervals) == len(top)
     marked = [bool(doubt(one, len(found))) for one in top]
-    title = "The coefficients" if len(top) == len(found) else f"The {len(top)} largest of {len(found)}"
+    title = "All of them" if len(top) == len(found) else f"The {len(top)} largest of {len(found)}"
     drawn = plots.coefficient_figure(
         [one.label for one in top],
         [one.value for one in top],
@@ -66,21 +65,31 @@ def shown(facts: Facts) -> list[Section]:
     kind = "log-odds" if hasattr(facts.model, "predict_proba") else "score"
     scale = " A category counts 1 where it applies; a number runs from −1 to 1 between its declared bounds."
     what = f"the {kind} of {label}" if label else "the prediction"
+    says = f"What each feature adds to {what}.{scale if facts.preprocessor else ''}"
+    if not _linear(facts):
+        says = f"How strongly each feature moves {what}, in short; the model itself holds more."
     return [
         Section(
-            "Coefficients",
-            [f"What each feature adds to {what}.{scale if facts.preprocessor else ''}", _certainty(found)],
+            "Coefficients" if _linear(facts) else "What the features do",
+            [says, _certainty(facts)],
             figure=plots.embedded(drawn, "The largest coefficients as bars."),
         )
     ]
 
 
-def _certainty(found: Sequence[Weight]) -> str:
+def _linear(facts: Facts) -> bool:
+    """Whether a prediction is a sum over features, each times its coefficient."""
+    return hasattr(facts.model, "coef_")
+
+
+def _certainty(facts: Facts) -> str:
     """What may be read into the coefficients, in words."""
+    found = facts.description.weights
     many, missed = len(found), math.ceil(len(found) * (1 - CONFIDENCE))
     if not any(one.low is not None for one in found):
+        bought = " (tacit fit --interval-share buys some)" if hasattr(facts.model, "interval_share") else ""
         return (
-            "Intervals are not available for this model (tacit fit --interval-share buys some), so no "
+            f"Intervals are not available for this model{bought}, so no "
             "coefficient can be told from noise here. The largest are shown first: they were picked because "
             f"they are large, and the largest of {many} noisy numbers tend to be too large."
         )
@@ -103,7 +112,7 @@ def listed(facts: Facts) -> list[Section]:
         interval = "" if one.low is None or one.high is None else ends((one.low, one.high))
         rows.append([one.label, number(one.value), *([interval, doubt(one, len(found))] if bounded else [])])
     header = ("feature", "value", *(("interval", "") if bounded else ()))
-    heading = "All coefficients, the largest first"
+    heading = "All coefficients, the largest first" if _linear(facts) else "All features, the strongest first"
     if len(rows) <= MOST_BARS:
         return [Section(heading, table=(header, rows))]
     return [Section(heading, fold=Fold(f"The list of {len(rows)}", table=(header, rows)))]

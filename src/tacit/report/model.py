@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tacit.evaluation import Evaluation
-from tacit.report import coefficients
+from tacit.report import coefficients, shape
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
@@ -47,7 +47,8 @@ def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence
         *_utility(facts),
         *_groups(facts),
         _against_epsilon(facts, others),
-        *coefficients.shown(facts),
+        *shape.shown(facts),
+        *([] if facts.description.shapes else coefficients.shown(facts)),
         *_origin(facts),
         *_network(facts),
         *coefficients.listed(facts),

@@ -17,6 +17,7 @@ from tacit.drawing.files import save
 from tacit.report.membership import percent_up
 from tacit.report.page import Picture
 from tacit.report.planning import Comparison, TrainingCost, rounded_up
+from tacit.report.shape import Shape
 
 __all__ = [
     "attack_figure",
@@ -28,6 +29,7 @@ __all__ = [
     "interval_figure",
     "new_figure",
     "save",
+    "shape_figure",
     "training_figure",
     "utility_figure",
 ]
@@ -217,6 +219,41 @@ def coefficient_figure(
     axes.tick_params(axis="y", length=0)
     axes.grid(True, axis="x", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
+    return figure
+
+
+def shape_figure(shapes: Sequence[Shape]) -> Figure:
+    """What each column adds to the score: steps over a number, bars for categories, on one scale."""
+    across = min(3, max(len(shapes), 1))
+    down = -(-len(shapes) // across)
+    figure = Figure(figsize=(7.6, 2.3 * max(down, 1)), dpi=150, layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
+    for axes in grid.ravel()[len(shapes) :]:
+        axes.set_axis_off()
+    for axes, shape in zip(grid.ravel(), shapes, strict=False):
+        axes.set_xlabel(shape.title, fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=7)
+        axes.set_axisbelow(True)
+        if shape.edges is None:
+            places = range(len(shape.effects))
+            colours = ["#0072B2" if value > 0 else "#D55E00" for value in shape.effects]
+            axes.barh(places, shape.effects, color=colours, height=0.72)
+            axes.set_yticks(places, [name[:18] for name in shape.cells], fontsize=6)
+            axes.invert_yaxis()
+            axes.axvline(0, color="#222222", linewidth=0.8)
+            axes.grid(True, axis="x", color="#dddddd", linewidth=0.7)
+            continue
+        axes.stairs(shape.effects, shape.edges, baseline=None, color="#0072B2", linewidth=1.4)
+        axes.axhline(0, color="#222222", linewidth=0.8)
+        axes.grid(True, axis="y", color="#dddddd", linewidth=0.7)
+        if shape.logarithmic:
+            size = math.floor(math.log10(max(shape.edges[-1], 1e-9)))
+            powers = [10.0 ** (size - 1), 10.0**size]
+            axes.set_xscale("symlog", linthresh=10.0 ** (size - 2))
+            axes.set_xlim(shape.edges[0], shape.edges[-1])
+            axes.set_xticks([0.0, *powers], ["0", *(f"{power:,.6g}" for power in powers)])
+            axes.minorticks_off()
     return figure
 
 

@@ -20,8 +20,8 @@ class Check(Question):
 
     Relation: that of the ledger, of one unit.
     Sensitivity: a row is in one of four states (fine, missing, outside, not of the type) of each of d
-    columns. So it moves d counts by 1 each: d in ℓ1 and √d in ℓ2, replaced 2d and √(2d). A person moves k times as
-    much. The number of rows, which the shares are of, is read off the same counts.
+    columns. So it moves d counts by 1 each: d in ℓ1 and √d in ℓ2, replaced 2d and √(2d). A person moves k
+    times as much. The number of rows, which the shares are of, is read off the same counts.
     Event: one for all columns: Pure(ε); with δ > 0, ZeroConcentrated(ρ).
     Method: discrete Laplace or discrete Gaussian noise on every count (Dwork, McSherry, Nissim, Smith 2006);
     intervals allow for the noise of both parts of a ratio.

@@ -119,7 +119,7 @@ def require(name: str, family: str | None, told: Any, column: Column) -> None:
         advice = 'Write them as text, such as categories = ["1", "2"], or store the column as whole numbers.'
     elif family == "text" and wanted in ("integer", "number"):
         problem += f"but declared as {column.type}."
-        advice = "Store it as numbers, or declare it as a category or as text."
+        advice = "Store it as numbers (in a frame, or as objects), or declare it as a category or as text."
     else:
         problem += f"which cannot be a column of {column.type}."
         advice = "Declare another type, or convert the column first."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from tacit.estimators.coding import Coding
 from tacit.estimators.declared import declared_classes, declared_target_bounds
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.purchases import Purchases
-from tacit.models.description import Weight
+from tacit.models.description import Description, Effects, Weight
 from tacit.randomness import Source
 
 __all__ = ["GradientBoosting"]
@@ -279,7 +279,8 @@ class GradientBoosting(PrivateEstimator):
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
-        return Residuals(len(self.classes_), 1.0).probabilities(self._scores(X))
+        scores = self._scores(X)
+        return Residuals(len(self.classes_), 1.0).probabilities(scores)
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -302,6 +303,18 @@ class GradientBoosting(PrivateEstimator):
         classes = tuple(map(str, np.asarray(getattr(self, "classes_", ())).tolist()))
         pairs = [(first, second) for first, second in self.pairs_.tolist()]
         return shapes_of(self._layout(), self.effects_, pairs, names, classes)
+
+    def describe(self, names: Sequence[str] | None = None) -> Description:
+        """As every estimator does, with the shape functions of single columns."""
+        said = super().describe(names)
+        shapes = [
+            Effects(shape.columns[0], label, shape.cells, edges, tuple(shape.effects[:, output].tolist()))
+            for shape in self._shapes(self._names(names))
+            if len(shape.columns) == 1
+            for edges in [None if shape.edges is None else tuple(shape.edges.tolist())]
+            for output, label in enumerate(shape.outputs)
+        ]
+        return replace(said, shapes=tuple(sorted(shapes, key=lambda one: -one.spread)))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return (

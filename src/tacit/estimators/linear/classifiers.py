@@ -103,9 +103,9 @@ class LogisticRegression(LinearClassifier):
         sampling and privacy noise (for two classes).
 
     >>> import numpy as np
-    >>> X = np.random.default_rng(1).normal(size=(500, 2)); y = X[:, 0] > 0
+    >>> X, public = np.random.default_rng(1).normal(size=(2, 500, 2)); y = X[:, 0] > 0
     >>> model = LogisticRegression(epsilon=1.0, norm=3.0, classes=[False, True], random_state=1).fit(X, y)
-    >>> model.score(X, y) > 0.9, model.guarantee_.epsilon
+    >>> model.score(public, public[:, 0] > 0) > 0.9, model.guarantee_.epsilon
     (True, 1.0)
     """
 
@@ -163,9 +163,9 @@ class LinearSVC(LinearClassifier):
         :class:`LogisticRegression`; with more than two classes one output each, fitted together.
 
     >>> import numpy as np
-    >>> X = np.random.default_rng(1).normal(size=(500, 2)); y = X[:, 0] > 0
+    >>> X, public = np.random.default_rng(1).normal(size=(2, 500, 2)); y = X[:, 0] > 0
     >>> model = LinearSVC(epsilon=1.0, norm=3.0, classes=[False, True], random_state=1).fit(X, y)
-    >>> model.score(X, y) > 0.9
+    >>> model.score(public, public[:, 0] > 0) > 0.9
     True
     """
 

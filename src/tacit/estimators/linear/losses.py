@@ -36,6 +36,11 @@ class Loss:
         raise NotImplementedError
 
     @property
+    def start(self) -> float:
+        """The largest ℓ2 norm of the slope of one row where all scores are 0: how hard it pulls at first."""
+        return self.lipschitz
+
+    @property
     def directions(self) -> int:
         """Dimensions of the space in which the slope of one row lies, whatever the scores."""
         return self.outputs
@@ -74,6 +79,10 @@ class Logistic(Loss):
     @property
     def lipschitz(self) -> float:
         return self.cap
+
+    @property
+    def start(self) -> float:
+        return min(self.cap, 0.5)
 
     @property
     def curvature(self) -> float:
@@ -177,6 +186,10 @@ class Softmax(Loss):
         return math.sqrt(2.0)
 
     @property
+    def start(self) -> float:
+        return math.sqrt(1 - 1 / self.outputs)
+
+    @property
     def curvature(self) -> float:
         return 0.5
 
@@ -201,6 +214,10 @@ class Squared(Loss):
     @property
     def lipschitz(self) -> float:
         return math.inf
+
+    @property
+    def start(self) -> float:
+        return 1.0
 
     @property
     def curvature(self) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +45,11 @@ USUAL_POPULATION = 10_000
 """The number of rows that is planned with until it has been bought."""
 CONFIDENCE = 0.95
 """Of the intervals of coefficients."""
+DROWNED, CLEAR = 0.5, 0.05
+"""Noise beside the largest signal, as norms: a fit with more than the first cannot be expected to learn
+anything, as only rows that all say the same give the largest signal. On Adult, with noise at any place,
+accuracy is that of the larger class from there on; with the second, and noise in the objective, about half of
+what can be won over it is won (``benchmarks/learning.py``)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class LinearModel(PrivateEstimator):
         "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
         "n_features_in_", "feature_names_in_",
     )  # fmt: skip
-    predicts_from: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "bounds_")
+    predicts_from: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "bounds_", "norm")
     usual_penalty: ClassVar[float] = 1.0
     """The penalty of scikit-learn's model where none is given."""
 
@@ -98,9 +104,10 @@ class LinearModel(PrivateEstimator):
         have, contributes nothing either.
         """
         if sample_weight is None and self.weight_bound != 1:
-            advice = "Hand weights over, or leave weight_bound= out: every row would count as much as the bound."
+            advice = "Hand weights over, or leave weight_bound= out."
             raise InvalidValue("weight_bound", self.weight_bound, "1 without sample_weight", advice)
-        if sample_weight is not None and (getattr(self, "interval_share", 0.0) or self._residuals()):
+        errors = bool(getattr(self, "interval_share", 0.0)) or self._residuals()
+        if sample_weight is not None and errors:
             needed = "left out where standard errors are bought: those of weighted rows are not known"
             raise InvalidValue("sample_weight", "given", needed)
         return self._fit_taken(self._taken(X, y, units, sample_weight))
@@ -129,7 +136,7 @@ class LinearModel(PrivateEstimator):
         if math.isinf(public.epsilon):
             return LinearRecipe(events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), space)
         others = dict(self._other_shares(noise))
-        sizes, costs = None, ()
+        sizes = None
         if self._balanced():
             others["classes"] = CLASS_SHARE
             spent = CLASS_SHARE * public.epsilon
@@ -141,7 +148,8 @@ class LinearModel(PrivateEstimator):
             intercept=space.intercept > 0,
         )  # fmt: skip
         place = noise.place(problem)
-        curvature, costs = None, bought.costs
+        curvature = None
+        costs = bought.costs
         if sizes is not None:
             costs = (*costs, sizes.event)
         if "intervals" in others:
@@ -150,8 +158,41 @@ class LinearModel(PrivateEstimator):
             costs = (*costs, curvature.event)
         event = events.Compose((place.event, *costs)) if costs else place.event
         parts = ((noise.name, bought.epsilon), *bought.parts)
-        notes = tuple(place.notes)
-        return LinearRecipe(event, place.kind, parts, notes, space, place, bought, curvature, sizes)
+        expected, doubts = self._outlook(public, place)
+        return LinearRecipe(
+            event, place.kind, parts, tuple(place.notes), space, place, bought, curvature, sizes,
+            expected=expected, doubts=doubts,
+        )  # fmt: skip
+
+    def _outlook(self, public: Public, place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What may be expected of the fit, and why it cannot learn anything, from public facts alone.
+
+        Where the number of rows is not declared, there is no doubt, only how many rows it would take.
+        """
+        declared = self.population is not None and not isinstance(self.population, str)
+        rows = self.population if declared else USUAL_POPULATION
+        supposed = copy(place)
+        supposed.problem = replace(place.problem, population=rows)
+        found = supposed.noise_and_signal()
+        if found is None:
+            return (), ()
+        noise, signal = found
+        ratio = noise / signal
+        if not declared:
+            return (f"takes about {math.ceil(rows * ratio / CLEAR)} rows or more to learn from",), ()
+        lines = (f"noise of norm {noise:.3g} beside a signal of at most {signal:.3g}", place.expected())
+        expected = tuple(line for line in lines if line is not None)
+        if ratio < DROWNED:
+            return expected, ()
+        more = math.ceil(ratio / CLEAR)
+        doubt = (
+            f"This fit cannot be expected to learn anything: its noise has an expected norm of {noise:.3g}, "
+            f"and {rows} rows could give a signal of {signal:.3g} if they all said the same, less as they "
+            "differ. "
+            f"About {more} times the rows ({rows * more}), or ε = {public.epsilon * more:.3g} instead of "
+            f"{public.epsilon:.3g}, would do; so would fewer columns: there are {public.width} features."
+        )
+        return expected, (doubt,)
 
     def _weighed(self, penalty: float | None) -> float | None:
         """λ beside weights that were divided by their bound."""
@@ -283,10 +324,11 @@ class LinearModel(PrivateEstimator):
         return np.asarray(products(matrix, weights) + constants)
 
     def _complete(self, X: Any) -> Array:
-        """Rows of numbers as ``fit`` reads them: not finite is the middle of the bounds, then they are clipped.
+        """Rows of numbers as ``fit`` reads them: what is not finite is the middle of the bounds.
 
         Nothing is read from text here; a frame of text, unlike one with missing numbers, is refused.
         """
+        given.require_numbers(X)
         found = validate_data(
             self, X, dtype="numeric", reset=False, accept_sparse=False, ensure_all_finite=False
         )
@@ -296,7 +338,7 @@ class LinearModel(PrivateEstimator):
             complete(matrix, middle)
             return matrix
         lower, upper = np.reshape(self.bounds_, (2, matrix.shape[1]))
-        if self.norm is None:
+        if self.norm is None or isinstance(self.bounds, str):
             middle = lower / 2 + upper / 2
         complete(matrix, middle)
         return np.asarray(np.clip(matrix, lower, upper))
@@ -325,7 +367,7 @@ class LinearModel(PrivateEstimator):
         return (values - width).tolist(), (values + width).tolist()
 
     def _to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """As the skeleton does, with typed noise as its name and settings, and weights of classes as pairs."""
+        """As the skeleton does; typed noise as its name and settings, weights of classes as pairs."""
         state, arrays = super()._to_saved()
         if isinstance(state["params"].get("class_weight"), Mapping):
             state["params"]["class_weight"] = [list(pair) for pair in self.class_weight.items()]

@@ -32,16 +32,16 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         (lower, upper) of the target, publicly known; targets outside are clipped, and one that is not finite
         makes its row contribute nothing.
     ``weight_bound``
-        the public bound to which ``sample_weight`` of ``fit`` is clipped. A row of weight w moves the released
-        sums by w/``weight_bound`` of what a row can, so the noise is that of rows that all weigh the most
+        the public bound to which ``sample_weight`` of ``fit`` is clipped. A row of weight w moves the
+        released sums by w/``weight_bound`` of what a row can: the noise is that of rows of the largest weight
         (:mod:`tacit.estimators.linear.weights`). Parameters otherwise as in :class:`LogisticRegression`. With
         ``noise=noise.Statistics(residuals=True)`` there are standard errors, ``coef_error_`` and
         ``intercept_error_``.
 
     >>> import numpy as np
-    >>> X = np.random.default_rng(1).uniform(-1, 1, size=(2000, 2)); y = X @ [1.0, -0.5] + 0.25
+    >>> X, public = np.random.default_rng(1).uniform(-1, 1, (2, 2000, 2)); y = X @ [1.0, -0.5] + 0.25
     >>> model = LinearRegression(1.0, 1e-6, bounds=(-1, 1), target_bounds=(-2, 2), random_state=1).fit(X, y)
-    >>> model.score(X, y) > 0.9
+    >>> model.score(public, public @ [1.0, -0.5] + 0.25) > 0.9
     True
     """
 
@@ -97,9 +97,9 @@ class Ridge(LinearRegression):
     ``alpha`` a penalty is chosen that suits the noise. Parameters otherwise as in :class:`LinearRegression`.
 
     >>> import numpy as np
-    >>> X = np.random.default_rng(1).uniform(-1, 1, size=(2000, 2)); y = X @ [1.0, -0.5] + 0.25
+    >>> X, public = np.random.default_rng(1).uniform(-1, 1, (2, 2000, 2)); y = X @ [1.0, -0.5] + 0.25
     >>> model = Ridge(1.0, alpha=1.0, bounds=(-1, 1), target_bounds=(-2, 2), random_state=1).fit(X, y)
-    >>> model.score(X, y) > 0.9
+    >>> model.score(public, public @ [1.0, -0.5] + 0.25) > 0.9
     True
     """
 

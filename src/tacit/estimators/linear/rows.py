@@ -1,9 +1,9 @@
 """The private rows, scaled by public facts: clipped to bounds and norm, with an intercept, of length ≤ 1.
 
 A scaled row is (x, intercept)/R, R being its public norm bound, so that its ℓ2 norm is at most 1. How a row
-is scaled depends on that row alone, and no value in it raises an error. A value that is not finite is missing,
-and counts as the middle of its bounds, in ``fit`` and in ``predict``, as a missing value does in a
-:class:`~tacit.data.preprocessor.Preprocessor`; a row without any finite value says nothing, and counts nothing.
+is scaled depends on that row alone, and no value in it raises an error. A value that is not finite is
+missing, and counts as the middle of its bounds, in ``fit`` and in ``predict``, as a missing value does in a
+:class:`~tacit.data.preprocessor.Preprocessor`; a row without any finite value does not count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How much each row counts: weights between 0 and a public bound, from the caller and from the classes.
 
-The objective is Σ wᵢ·ℓᵢ + λ/2‖Θ‖². Weights are clipped to [0, B], B being public, and divided by it, and λ with
-them: u = w/B in [0, 1] leaves the minimum where it is. So a weighted row is a row that counts at most once, and
-the sensitivity of every place of noise is the one that it has without weights:
+The objective is Σ wᵢ·ℓᵢ + λ/2‖Θ‖². Weights are clipped to [0, B], B being public, and divided by it, and λ
+with them: u = w/B in [0, 1] leaves the minimum where it is. So a weighted row is a row that counts at most
+once, and the sensitivity of every place of noise is the one that it has without weights:
 
 ============  ==========================================================================================
 place         one row of weight u ≤ 1
@@ -39,7 +39,16 @@ from tacit.mechanisms import DiscreteLaplace
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit, histogram_sensitivity
 
-__all__ = ["BALANCED", "CLASS_SHARE", "ClassPurchase", "class_weights", "row_weights"]
+__all__ = [
+    "BALANCED",
+    "CLASS_SHARE",
+    "ClassPurchase",
+    "class_counts",
+    "class_weights",
+    "exact_balance",
+    "largest_weight",
+    "row_weights",
+]
 
 Array = NDArray[np.float64]
 

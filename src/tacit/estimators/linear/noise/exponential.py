@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -116,6 +117,28 @@ class NoisyChoice(Place):
             f"{len(self.points)} points within {self.radius:.4g}, "
             f"{2 * self.radius / (self.cells - 1):.4g} apart"
         )
+
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """The loss that the choice gives away, (sensitivity/ε)·ln points, against n·R.
+
+        McSherry and Talwar (2007). R is the range of the loss of one row, so that n·R is the most by which
+        rows can prefer a point.
+        """
+        rows = self.problem.population
+        return None if rows is None else (self._given_away, rows * self.range)
+
+    def expected(self) -> str | None:
+        """The expected loss of the chosen point, at most (sensitivity/ε)·(1 + ln points) above the best."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        above = self._given_away * (1 + 1 / math.log(len(self.points))) / rows
+        return f"mean loss expected at most {above:.3g} above that of the best point of the grid"
+
+    @property
+    def _given_away(self) -> float:
+        spans = self.problem.unit.rows * (1 if self.problem.relation is Relation.ADD_REMOVE else 2)
+        return spans * self.range / self.problem.epsilon * math.log(len(self.points))
 
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         chosen = replace(self._choose, random_state=source)(-self.totals(rows))

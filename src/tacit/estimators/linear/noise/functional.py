@@ -170,6 +170,21 @@ class NoisyPolynomial(Place):
     def _signs(self, targets: Array) -> Array:
         return 2 * targets - 1 if isinstance(self.problem.loss, Logistic) else targets
 
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """Noise on Σxs against Σxs, of which a row is at most 1 long."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        return self.release.vector_spread * math.sqrt(self.problem.width), float(rows)
+
+    def expected(self) -> str | None:
+        """Noise on Σxs, divided by n, above which Σxxᵀ has no eigenvalue."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        least = self._slope / self._curvature * self.release.vector_spread / rows
+        return f"privacy noise of {least:.3g} or more on a weight of scaled rows, before it is shrunk"
+
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         self.noisy = self.release(Moments.of(rows, self._signs), source)
         penalty = (self.problem.penalty or 0.0) / self._curvature

@@ -225,6 +225,12 @@ class NoisyGradients(Place):
     def fixed(self) -> Mapping[str, Any]:
         return {"steps": self.steps}
 
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """The noise of all steps, which grows like √steps, against their gradients, which grow like steps."""
+        size, steps = self.problem.size, self.steps
+        pull = min(self.clip_norm, self.problem.loss.start)
+        return self._spread(steps) * math.sqrt(size * steps), steps * self._expected * pull
+
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         noise = replace(self._mechanism, random_state=source)
         weights = np.zeros((rows.width, rows.outputs))

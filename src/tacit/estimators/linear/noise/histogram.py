@@ -111,6 +111,11 @@ class NoisyHistogram(Place):
         most = float((USUAL_CELLS / classes) ** (1 / max(self._cut, 1)))
         return max(2, min(round(fine), int(most)))
 
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """Noise on the counts of all cells against the counts, in ℓ2: the most is all rows in one cell."""
+        rows = self.problem.population
+        return None if rows is None else (self.spread * math.sqrt(self.total), float(rows))
+
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         space = rows.space
         lower, upper = _box(space)
@@ -124,7 +129,7 @@ class NoisyHistogram(Place):
     def _counts(
         self, rows: ScaledRows, lower: Array, upper: Array, source: Source | None = None
     ) -> NDArray[np.int64]:
-        """How many rows each cell holds; a row that does not count is in none, one of weight u with odds u."""
+        """How many rows each cell holds; one of weight u is there with probability u, one of none is not."""
         counts = np.zeros(self.total, dtype=np.int64)
         coins = Source(None) if source is None else source
         for x, y, w in rows.weighted():

@@ -11,7 +11,7 @@ from tacit import _gaussian, _objective, events
 from tacit.errors import CalibrationError
 from tacit.estimators.linear.certified import certified, reachable
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem, mean_loss
 from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Gaussian, Norm, normals
 from tacit.randomness import Source
@@ -148,6 +148,26 @@ class NoisyObjective(Place):
             tilt = self.spread * normals(source, shape)
         near = certified(self.problem.loss, rows, np.full(rows.width, self.penalty), tilt, self._tolerance)
         return np.asarray(replace(self._finish, random_state=source)(near))
+
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """‖b‖ against ‖Σ gradients‖ at weights of 0, at most n times the first slope of a row."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        return self.spread * math.sqrt(self.problem.size), rows * self.problem.loss.start
+
+    def expected(self) -> str | None:
+        """The mean loss, from F(Θ̂) − min F ≤ ‖∇F(Θ̂)‖²/2λ with ∇F(Θ̂) = −b, F being λ-strongly convex.
+
+        F is the sum of losses with its penalty, so Σℓ(Θ̂) ≤ Σℓ(Θ) + λ/2‖Θ‖² + ‖b‖²/2λ for every Θ. The second
+        noise moves the mean loss by at most its length times the largest slope.
+        """
+        rows, size = self.problem.population, self.problem.size
+        if rows is None:
+            return None
+        last = self.problem.loss.lipschitz * self._finish.deviation(size) * math.sqrt(size)
+        above = size * self.spread**2 / (2 * self.penalty * rows) + last
+        return mean_loss(above, self.penalty / (2 * rows))
 
     def spreads(self) -> tuple[float, float]:
         return self.spread, self._finish.deviation(self.problem.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from tacit import events
 from tacit.estimators.linear.certified import certified, reachable
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Softmax
-from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
+from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem, mean_loss
 from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import euclidean_noise
 from tacit.randomness import Source
@@ -69,6 +70,21 @@ class NoisyOutput(Place):
         tilt = np.zeros((rows.width, rows.outputs))
         found = certified(self.problem.loss, rows, penalty, tilt, self._tolerance)
         return np.asarray(replace(self._mechanism, random_state=source)(found))
+
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """Noise on the weights against the longest they can be: n times the first slope of a row, over λ."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        return self.spread * math.sqrt(self.problem.size), rows * self.problem.loss.start / self.penalty
+
+    def expected(self) -> str | None:
+        """The minimum costs λ/2‖Θ‖² beside any Θ; noise v on it moves no row's loss by more than L·‖v‖."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        above = self.problem.loss.lipschitz * self.spread * math.sqrt(self.problem.size)
+        return mean_loss(above, self.penalty / (2 * rows))
 
     def spreads(self) -> tuple[float, float]:
         return 0.0, self.spread

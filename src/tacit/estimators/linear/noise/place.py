@@ -22,7 +22,7 @@ from tacit.estimators.linear.rows import ScaledRows
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit, norm_sensitivity
 
-__all__ = ["Noise", "Place", "Problem"]
+__all__ = ["Noise", "Place", "Problem", "mean_loss"]
 
 Array = NDArray[np.float64]
 
@@ -120,6 +120,23 @@ class Place:
         """Standard deviation per weight of noise in the objective, and of noise on the weights."""
         return 0.0, 0.0
 
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """The expected norm of the noise, and the largest norm of what it hides that the rows could give.
+
+        Both are known from public facts; None where the number of rows is not, or no such bound is known.
+        """
+        return None
+
+    def expected(self) -> str | None:
+        """How good the weights can be expected to be, in one line, where theory tells from public facts."""
+        return None
+
     def covariance(self) -> Array | None:
         """The covariance of the weights, privacy noise and sampling together, where it is public."""
         return None
+
+
+def mean_loss(above: float, penalty: float) -> str:
+    """A bound of the mean loss, in one line: what noise adds at most on average, and the penalty."""
+    beside = f"{above:.3g} + {penalty:.3g}·‖w‖²"
+    return f"mean loss expected at most {beside} above that of any weights w of scaled rows"

@@ -358,6 +358,21 @@ class NoisyStatistics(Place):
         spread, on_target = self.release.spread, self.release.vector_spread
         self.notes.append(f"noise {spread:.4g} on squares, {on_target:.4g} on products with the target")
 
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """Noise on Σxs against Σxs, of which a row is at most 1 long."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        return self.release.vector_spread * math.sqrt(self.problem.width), float(rows)
+
+    def expected(self) -> str | None:
+        """Noise on Σxs, divided by n, above which Σxxᵀ has no eigenvalue."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        least = self.release.vector_spread / rows
+        return f"privacy noise of {least:.3g} or more on a weight of scaled rows, before it is shrunk"
+
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         self.noisy = self.release(Moments.of(rows, lambda targets: targets), source)
         return self._solve(self.noisy)[0][:, None]
