@@ -27,7 +27,10 @@ def fitted(kind: str, file: str, epsilon: float, seed: int) -> tuple[float, Any]
     return 0.0, whole.tolist()
 
 
-CASES = {kind: lambda kind=kind, **asked: fitted(kind, **asked) for kind in ("GaussianNB", "RandomForestClassifier")}
+CASES = {
+    kind: lambda kind=kind, **asked: fitted(kind, **asked)
+    for kind in ("GaussianNB", "RandomForestClassifier")
+}
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
