@@ -21,8 +21,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _linear_data import ADULT_BOUNDS, ADULT_CATEGORIES, ADULT_COLUMNS, ADULT_LOGARITHMS, DATA, divided,
-scaled from _side import Peer, environment
+from _linear_data import (
+    ADULT_BOUNDS,
+    ADULT_CATEGORIES,
+    ADULT_COLUMNS,
+    ADULT_LOGARITHMS,
+    DATA,
+    divided,
+    scaled,
+)
+from _side import Peer, environment
 from scipy.stats import rankdata
 
 from tacit.estimators import DecisionTree, NaiveBayes, RandomTrees

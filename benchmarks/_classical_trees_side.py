@@ -1,4 +1,4 @@
-"""diffprivlib's side of benchmarks/_classical_trees.py: it is given a file of rows, and answers with shares."""
+"""diffprivlib's side of benchmarks/_classical_trees.py: from a file of rows to the shares of the classes."""
 
 from __future__ import annotations
 
