@@ -718,6 +718,7 @@ def test_a_second_run_pays_for_the_metrics_of_a_first_without_a_ledger(ledger: t
     first = moved_by(None, None)
     trainer(plan(steps=1), ledger, model=first.model).fit(data())
     charged = [entry.event for entry in ledger.entries()]
-    assert len(charged) == 3 and charged.count(events.Pure(0.25)) == 1
+    assert len(charged) == 3
+    assert charged.count(events.Pure(0.25)) == 1
     trainer(plan(steps=1), ledger, model=first.model).fit(data())
     assert len(ledger.entries()) == 4

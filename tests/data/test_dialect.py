@@ -213,3 +213,12 @@ def test_a_table_and_a_job_read_by_the_schema_alone(tmp_path: Path) -> None:
 def test_a_twin_that_forgets_the_decimal_mark_is_noticed(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(expressions, "pointed", lambda value, column, decimal: value)
     assert rows(write(tmp_path / "a.csv", TEXT, "cp1252"), SCHEMA) != EXPECTED
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_file_without_its_byte_order_mark_is_refused_by_a_message(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "age,sex\n41,F\n", "ascii")
+    with pytest.raises(SourceMissing, match="not text in utf-16, as is declared") as refused:
+        connect(path, Schema({"age": Column("integer", bounds=(0, 120))}, csv=Dialect(encoding="utf-16")))
+    assert refused.value.__cause__ is None
+    assert "41" not in str(refused.value)

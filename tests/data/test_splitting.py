@@ -115,3 +115,22 @@ def test_a_replaced_row_could_change_sides() -> None:
 def test_what_is_expected_of_a_side() -> None:
     assert (SPLIT.rest.expected(1000), SPLIT.test.expected(1000)) == (700, 300)
     assert SPLIT.test.expected(None) is None
+
+
+def test_the_key_is_not_shown() -> None:
+    assert SPLIT.key not in repr(SPLIT)
+    assert SPLIT.key not in repr(SPLIT.test)
+
+
+def test_rows_that_are_cleaned_alike_are_on_one_side() -> None:
+    """How a value was written, and whether it was outside of its bounds, is no part of its content."""
+    plain = {"age": 120, "pay": 7.0, "sex": None, "born": None}
+    twins = [{}, {"age": 230}, {"age": "120.0"}, {"sex": "?"}, {"sex": ""}, {"pay": "7.00"}, {"born": "never"}]
+    frame = pd.DataFrame([plain | twin for twin in twins], dtype=object)
+    for seed in range(20):
+        sizes = [
+            len(private_rows(frame, ROWS, list(COLUMNS), side=side))
+            for split in [Split.drawn(0.5, seed=seed)]
+            for side in (split.rest, split.test)
+        ]
+        assert sorted(sizes) == [0, len(twins)]

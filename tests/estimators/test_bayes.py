@@ -104,6 +104,14 @@ class TestCountsOfClasses:
             expected = (1.25 * numbers * (1 + numbers / 2) / (7.5 * numbers)) ** 0.25
             assert best == pytest.approx(expected, abs=0.02) or best == 4.0
 
+    def test_a_row_moves_them_by_the_weight_to_the_bit(self) -> None:
+        """However many there are: a weight with many digits would be rounded by how many."""
+        for numbers in (1, 3, 8, 100):
+            for norm in (1, 2):
+                weight = count_weight((5,), numbers, norm)
+                many = np.arange(2**40, 2**40 + 1000, dtype=np.float64)
+                assert (np.diff(weight * many) == weight).all()
+
     def test_the_prior(self) -> None:
         x, y = sample()
         y = np.where(np.arange(len(y)) % 4 == 0, y, 0)

@@ -211,6 +211,9 @@ def _layout(
                 raise SourceMissing(problem, "Name another file.", path=path)
             names = _header(path, written)
             return written, _distinct(path, names, names), ()
+    except UnicodeError:
+        problem = f"{path!r} is not text in {dialect.encoding}, as is declared."
+        raise SourceMissing(problem, "Declare its encoding in the schema, under [csv].", path=path) from None
     except (OSError, EOFError, pa.ArrowException) as error:
         reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         raise SourceMissing(f"{path!r} cannot be read{reason}.", _READABLE, path=path) from None

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tacit.errors import InvalidValue, TacitError
@@ -63,7 +63,7 @@ class Split:
 
     share: float
     """The expected share of the rows in the smaller part, ``test``."""
-    key: str
+    key: str = field(repr=False)
     """What the hash is keyed with: secret, and good for one split."""
 
     def __post_init__(self) -> None:
@@ -121,12 +121,12 @@ class Side:
     def _hash(self, source: PrivateSource) -> ir.Value:
         import ibis
 
-        from tacit.data.source import RAW, UNIT
+        from tacit.data.source import RAW, STATE, UNIT
 
         table = source.table
         names = [UNIT]
         if UNIT not in table.columns:
-            names = [name for name in table.columns if not name.startswith(RAW)]
+            names = [name for name in table.columns if not name.startswith((RAW, STATE))]
         text = ibis.literal(self.split.key)
         for name in names:
             text = text + _SEPARATOR + _written(table[name])

@@ -195,7 +195,7 @@ class _Rows:
         named = {name: column(f"labels of {name!r}", values) for name, values in labels.items()}
         for name, values in {**named, **({} if whose is None else {"units": whose})}.items():
             if len(values) != len(targets):
-                raise InvalidValue(name, f"{len(values)} values", "as many as there are targets")
+                raise InvalidValue(name, "another number of values", "as many as there are targets")
         return cls(X, targets, whose, named)
 
 
