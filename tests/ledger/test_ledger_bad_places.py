@@ -20,6 +20,7 @@ from tacit.errors import (
     LedgerUnwritable,
 )
 from tacit.ledger import Budget, Ledger
+from tacit.ledger.location import Location
 
 BUDGET = Budget(1.0)
 
@@ -164,10 +165,23 @@ def test_a_busy_ledger_says_so(study: Path, monkeypatch: pytest.MonkeyPatch):
     open_and_read(study)
 
 
-def test_an_unreachable_server_keeps_the_password_to_itself():
+@pytest.mark.parametrize(
+    "where",
+    ["me:secret@127.0.0.1:1/study", "me@127.0.0.1:1/study?password=secret",
+     "me@127.0.0.1:1/study?sslpassword=secret&sslmode=prefer"],
+)  # fmt: skip
+def test_an_unreachable_server_keeps_the_password_to_itself(where: str):
     with pytest.raises(LedgerError, match="cannot be reached") as caught:
-        Ledger.open("postgresql://me:secret@127.0.0.1:1/study", BUDGET)
+        Ledger.open(f"postgresql://{where}", BUDGET)
     assert "secret" not in str(caught.value) + caught.value.location
+    place = Location.of(f"postgresql://{where}")
+    assert place.secret
+    assert "***" in place.name
+
+
+def test_a_url_without_a_password_is_named_as_it_is():
+    place = Location.of("postgresql://me@host/study?sslmode=prefer")
+    assert (place.secret, place.name) == (False, "postgresql://me@host/study?sslmode=prefer")
 
 
 def test_a_server_without_the_database(postgres_server: str):

@@ -74,8 +74,8 @@ def count_weight(cells: tuple[int, ...], numbers: int, norm: int) -> float:
     it: D = (m − 1)² + 1 + g/2 for numbers spread over their bounds; a cell enters with s² (a cell holds
     1/s of the class) and a pair of moments with 1/v + 1/2v², 7.5 at the variance v = 1/3. The error is
     R²·(D/(w² + A) + Σ s² + 7.5g); the minimum is looked up. Without moments it is at w = 0: by the power-mean
-    inequality Σ s² ≥ m³/A², so the sums over cells already tell enough. Weights are multiples of 1/32, so that
-    weighted counts are exact.
+    inequality Σ s² ≥ m³/A², so the sums over cells already tell enough. Weights are multiples of 1/32, and
+    weighted counts exact.
 
     >>> count_weight((17, 9, 16), 0, 2), round(count_weight((), 8, 2), 2)
     (0.0, 0.97)

@@ -48,7 +48,7 @@ Read = Callable[[], tuple[Any, Any, Any]]
 
 CHOSEN = "the parameters of the model were chosen without the data"
 """An assumption of every fit."""
-FOLDS = "which rows were handed to fit depended on no other row, as folds by position or by label do"
+FOLDS = "which rows were handed to fit depended on no other row, unlike folds by position or by label"
 """An assumption of the fit of a copy, as cross-validation makes them."""
 NEVER_SAVED = ("ledger", "random_state")
 """Parameters that stay out of model files."""

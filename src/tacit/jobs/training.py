@@ -119,7 +119,7 @@ def plan_train(
             ledger, start.options["dataset"], unit=unit, delta=delta, label=told, stack=stack
         )
         if maker is not None:
-            found = RowExamples(os.fspath(source or ""), maker, payment.relation, random_state)
+            found = RowExamples(os.fspath(source or ""), maker, payment.relation, start.options.get("seed"))
             found.find(stack)
         job = TrainJob(start, found, payment, resume=resume)
         if test is not None:

@@ -207,7 +207,7 @@ class Book:
     def pickled(self) -> tuple[str, str, tuple[int, str] | None]:
         """Where the ledger is, its dataset, and the last entry seen: all that a worker process needs."""
         place = self.store.location
-        if place.url.password is not None or "password" in place.url.query:
+        if place.secret:
             raise LedgerError(
                 f"The URL of the ledger {place.name} has a password, which does not go into a pickle.",
                 "Leave it out of the URL: PostgreSQL reads PGPASSWORD and ~/.pgpass. Or use n_jobs=1.",

@@ -55,7 +55,7 @@ class Location:
                 "Write postgresql://user:password@host:5432/database, or a path.",
                 location=scheme,
             ) from None
-        name = url.render_as_string(hide_password=True)
+        name = url.update_query_dict(dict.fromkeys(_passwords(url), "***")).render_as_string()
         if url.drivername not in _DRIVERS:
             raise LedgerError(
                 f"A ledger cannot be kept in {url.drivername!r} ({name}).",
@@ -69,6 +69,11 @@ class Location:
         _refuse_memory(database, name)
         path = urlsplit(database).path if database.startswith("file:") else database
         return cls(url, Path(path), name)
+
+    @property
+    def secret(self) -> bool:
+        """Whether the URL holds a password, before the host or among the settings."""
+        return self.url.password is not None or bool(_passwords(self.url))
 
     def require(self) -> None:
         """Check that a ledger may be there to be opened; LedgerMissing if it cannot."""
@@ -155,6 +160,11 @@ class Location:
                     "Name another file, or restore it from a backup.",
                     location=self.name,
                 )
+
+
+def _passwords(url: sa.URL) -> list[str]:
+    """The settings that are passwords: ``password`` and ``sslpassword`` of PostgreSQL."""
+    return [name for name in url.query if name.lower().endswith("password")]
 
 
 def _refuse_memory(database: str, name: str) -> None:
