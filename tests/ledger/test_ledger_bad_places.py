@@ -176,7 +176,7 @@ def test_an_unreachable_server_keeps_the_password_to_itself(where: str):
     assert "secret" not in str(caught.value) + caught.value.location
     place = Location.of(f"postgresql://{where}")
     assert place.secret
-    assert "***" in place.name
+    assert "***" in place.name or "password=hidden" in place.name
 
 
 def test_a_url_without_a_password_is_named_as_it_is():

@@ -55,7 +55,7 @@ class Location:
                 "Write postgresql://user:password@host:5432/database, or a path.",
                 location=scheme,
             ) from None
-        name = url.update_query_dict(dict.fromkeys(_passwords(url), "***")).render_as_string()
+        name = url.update_query_dict(dict.fromkeys(_passwords(url), "hidden")).render_as_string()
         if url.drivername not in _DRIVERS:
             raise LedgerError(
                 f"A ledger cannot be kept in {url.drivername!r} ({name}).",

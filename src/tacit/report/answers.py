@@ -56,8 +56,8 @@ def answers_page(
         ("This page", written()),
     ]
     lead = (
-        "Each number is noisy. The true one, of these very rows, lies in the interval beside it in at least "
-        f"{100 * confidence:g} of 100 such releases."
+        "Each number is noisy. The true one, of these very rows, bounded as the schema says, lies in the "
+        f"interval beside it in at least {100 * confidence:g} of 100 such releases."
     )
     return render(f"Answers about {name}", lead, [*answers, cost], Summary(_sentence(guarantee), told))
 
