@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import tacit
 from commands import Run, commands
-from tacit import Budget, Column, Ledger, Schema, jobs
+from tacit import Budget, Column, Ledger, Schema, Unit, jobs
+from tacit.data import reading
+from tacit.data.splitting import SPLIT
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 
 SCHEMA = Schema(
@@ -147,3 +151,37 @@ def test_a_query_without_a_list_of_questions_is_refused(run: Run, questions: Any
     with pytest.raises(InvalidValue, match="a list of one question or more"):
         jobs.query("data.csv", questions, schema=SCHEMA, ledger="study.db", epsilon=0.1)
     assert charges() == 0
+
+
+def test_a_share_that_is_set_aside_has_units_of_its_own_and_is_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No unit is fitted to and measured on, both are charged, and both say how the table was split."""
+    generator = np.random.default_rng(1)
+    rows = pd.DataFrame({"who": np.arange(300) % 100, "age": generator.uniform(0, 100, 300)})
+    rows.assign(sick=np.where(rows["age"] > 50, "yes", "no")).to_csv(tmp_path / "a.csv", index=False)
+    columns = {"age": Column("number", bounds=(0, 100)), "sick": Column("category", categories=("no", "yes"))}
+    schema = Schema(columns, unit=Unit("who", 2))
+    read: list[set[str]] = []
+    real = reading.private_rows
+
+    def noted(*given: Any, **options: Any) -> pd.DataFrame:
+        frame = real(*given, **options)
+        read.append(set(frame[reading.UNIT]))
+        return frame
+
+    monkeypatch.setattr(reading, "private_rows", noted)
+    with Ledger.open(tmp_path / "study.db", Budget(3.0), unit=schema.unit) as ledger:
+        made = jobs.fit(
+            tmp_path / "a.csv", schema=schema, target="sick", model="logistic", epsilon=1.0, ledger=ledger,
+            test_share=0.3, test_epsilon=0.5,
+        )  # fmt: skip
+        assert [entry.cost.epsilon for entry in ledger.entries()] == [1.0, 0.5]
+    assert len(read) == 2
+    assert not read[0] & read[1]
+    assert len(read[0] | read[1]) == 100
+    assert made.evaluation is not None
+    assert made.evaluation.guarantee is not None
+    for guarantee in (made.guarantee, made.evaluation.guarantee):
+        assert SPLIT in guarantee.assumptions
+        assert any("keep to their format" in each for each in guarantee.assumptions)

@@ -172,8 +172,16 @@ class RowTest(ModelTest):
 
     def run(self, model: Any, say: Say) -> Evaluation:
         """Charge, read, measure; a file that was closed is refused before the charge."""
+        from tacit.data.splitting import SPLIT
+
         self.opened.require_open()
-        return super().run(model, say)
+        found = super().run(model, say)
+        if found.guarantee is None:
+            return found
+        assumed = (*found.guarantee.assumptions, *self.opened.assumptions)
+        if self.side is not None:
+            assumed = (*assumed, SPLIT)
+        return replace(found, guarantee=replace(found.guarantee, assumptions=assumed))
 
     def _public(self) -> dict[str, Any]:
         """Bounds of the target, the groups' categories, and whether units have several rows."""
