@@ -30,7 +30,9 @@ def fit(
     model: Annotated[
         str,
         typer.Option(
-            help=f"One of {', '.join(ESTIMATORS)}.", show_default=False, autocompletion=completion.models
+            help=f"One of {', '.join(ESTIMATORS)}: see above.",
+            show_default=False,
+            autocompletion=completion.models,
         ),
     ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
@@ -93,6 +95,20 @@ def fit(
     The schema says what is public: categories become one feature each, numbers
     are scaled by their bounds. The target of a classifier has declared
     categories, which are its classes; that of a regression has bounds.
+
+    Models that classify:
+
+        logistic           coefficients and probabilities; where to begin
+        svc                coefficients and a margin, no probabilities
+        naive-bayes        counts by class; few rows, little ε
+        decision-tree      one small tree, to be read
+        random-trees       many trees with random splits, only leaves cost
+        gradient-boosting  a sum of curves, one per column; often the best
+
+    Models that predict a number, and gradient-boosting too:
+
+        linear             least squares
+        ridge              least squares with a penalty
 
     The ledger is charged before a row is read. With --dry-run nothing is
     charged, read or written, and the exit code is 2 if the budget would not

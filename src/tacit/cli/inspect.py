@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit.cli import options
-from tacit.cli.common import described, pair, show_json, up, wants_json
+from tacit.cli.common import described, pair, say, show_json, up, wants_json
+from tacit.drawing.trees import Node, text
 
 if TYPE_CHECKING:
     from tacit.evaluation import Evaluation
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from tacit.report.facts import Facts
 
 __all__ = ["inspect", "tested"]
+
+MOST_LEAVES = 40
+"""A tree with more leaves is not printed."""
 
 
 def inspect(
@@ -51,8 +56,10 @@ def inspect(
     for evaluation in facts.evaluations:
         console.print(tested(evaluation))
     _show_settings(console, facts.description)
+    if facts.description.tree is not None:
+        say(console, *_tree(facts.description.tree))
     if facts.description.weights:
-        console.print(_coefficients(facts.description.weights, top))
+        console.print(_coefficients(facts.description.weights, top, facts.is_linear))
 
 
 def _show_guarantee(console: Console, facts: Facts) -> None:
@@ -102,16 +109,23 @@ def _show_settings(console: Console, described: Description) -> None:
         console.print(layers)
 
 
-def _coefficients(rows: Sequence[Weight], top: int | None) -> Table:
+def _tree(root: Node) -> list[str]:
+    if root.leaves > MOST_LEAVES:
+        return [f"The tree has {root.leaves} leaves: tacit report lists them, and so does --format json."]
+    return ["The tree:", text(root)]
+
+
+def _coefficients(rows: Sequence[Weight], top: int | None, linear: bool) -> Table:
     from tacit.report.coefficients import doubt
 
     intervals = any(row.low is not None for row in rows)
     several = len({row.output for row in rows}) > 1
-    table = Table(title="Coefficients, the largest first", title_justify="left")
+    title = "Coefficients, the largest first" if linear else "Features, the strongest first"
+    table = Table(title=title, title_justify="left")
     if several:
         table.add_column("class", overflow="fold")
     table.add_column("feature", overflow="fold")
-    table.add_column("coefficient", justify="right", no_wrap=True)
+    table.add_column("coefficient" if linear else "value", justify="right", no_wrap=True)
     if intervals:
         table.add_column("interval with the privacy noise", justify="right")
         table.add_column("", no_wrap=True)
@@ -151,6 +165,7 @@ def _plain(facts: Facts) -> dict[str, Any]:
             }
             for row in described.weights
         ],
+        **({} if described.tree is None else {"tree": asdict(described.tree)}),
         "evaluations": [evaluation.to_dict() for evaluation in facts.evaluations],
     }
 

@@ -52,9 +52,10 @@ def init(
 ) -> None:
     """Create a ledger, or add a dataset to one.
 
-    The rule by which charges add up is fixed with the budget. With basic the ε's and the δ's add up, as
-    anybody can check by hand. renyi counts many small releases tighter; gaussian is tight for Gaussian noise
-    without sampling, and takes little else. tacit plan --ledger compares them.
+    The rule by which charges add up is fixed with the budget. With basic the
+    ε's and the δ's add up, as anybody can check by hand. renyi counts many
+    small releases tighter; gaussian is tight for Gaussian noise without
+    sampling, and takes little else. tacit plan --ledger compares them.
     """
     protected = Unit(unit, rows_per_unit)
     with Ledger.open(

@@ -81,19 +81,23 @@ def plan(
 ) -> None:
     """Plan what to spend, before any data are touched.
 
-    A training run (DP-SGD: Gaussian noise on clipped sums of Poisson-sampled batches) needs
-    --population, --batch-size, --epochs, and either --epsilon, which finds the noise, or
-    --noise-multiplier, which finds ε. The number of steps is epochs × population ÷ batch size,
-    to the nearest whole number, as in tacit train.
+    A training run (DP-SGD: Gaussian noise on clipped sums of Poisson-sampled
+    batches) needs --population, --batch-size, --epochs, and either --epsilon,
+    which finds the noise, or --noise-multiplier, which finds ε. The number of
+    steps is epochs × population ÷ batch size, to the nearest whole number, as
+    in tacit train.
 
-    With --compare, a step is repeated --steps times and every accountant that applies states its
-    ε. The step is Gaussian noise (--sigma and --sensitivity, or --noise-multiplier), or is known
-    only by its (ε, δ) (--step-epsilon and --step-delta).
+    With --compare, a step is repeated --steps times and every accountant that
+    applies states its ε. The step is Gaussian noise (--sigma and
+    --sensitivity, or --noise-multiplier), or is known only by its (ε, δ)
+    (--step-epsilon and --step-delta).
 
-    With --ledger, the rules by which a ledger can add up are compared for a list of intended
-    releases: 'ages 0.1 x 50' are fifty of ε = 0.1 that need no δ, 'means 0.2 1e-8 x 10' ten of
-    (0.2, 1e-8) with Gaussian noise, 'sums noise_multiplier=20' one with Gaussian noise of that
-    size, 'model epsilon=1 delta=1e-7 population=60000 batch_size=256 epochs=15' a training run.
+    With --ledger, the rules by which a ledger can add up are compared for a
+    list of intended releases: 'ages 0.1 x 50' are fifty of ε = 0.1 that need
+    no δ, 'means 0.2 1e-8 x 10' ten of (0.2, 1e-8) with Gaussian noise,
+    'sums noise_multiplier=20' one with Gaussian noise of that size, and
+    'model epsilon=1 delta=1e-7 population=60000 batch_size=256 epochs=15'
+    a training run.
     """
     in_json = wants_json(format)
     training = {"--population": population, "--batch-size": batch_size, "--epochs": epochs}

@@ -295,7 +295,7 @@ def _buy(
         table = Table("column", *_KINDS, title="Share of values, with 95 % intervals", title_justify="left")
         for name in shares.index:
             cells = [
-                f"{shares.at[name, kind]:.1%} ({low.at[name, kind]:.1%} … {high.at[name, kind]:.1%})"
+                f"{shares.at[name, kind]:.1%} ({100 * low.at[name, kind]:.1f} … {high.at[name, kind]:.1%})"
                 if high.at[name, kind]
                 else ""
                 for kind in _KINDS
@@ -351,7 +351,10 @@ def _template(source: str, columns: list[StoredColumn], dialect: Dialect | None)
     lines += [
         "# Whom to protect, if not single rows: the column that tells people apart, and the most rows that"
     ]
-    lines += ["# count for one of them.", "# [unit]", "# column = ?", "# rows = ?", ""]
+    lines += ["# count for one of them; and what the pages of reports call one of them.", "# [unit]"]
+    lines += ["# column = ?", "# rows = ?", '# name = ?                  # such as "patient"', ""]
+    lines += ["# For the pages of reports: what the data are, and who answers for them.", "# [about]"]
+    lines += ['# data = ?                  # such as "Visits of 2025"', "# responsible = ?", ""]
     if dialect is not None:
         lines += ["[csv]", *(f"{part} = {quoted(getattr(dialect, part))}" for part in _DIALECT), ""]
     declared = 0

@@ -46,6 +46,12 @@ TRANSFORMS: Mapping[str, Callable[[Any], Any]] = {
 }
 """What may be done to (value − lower) before it is scaled; each is 0 at 0 and increasing."""
 
+_INVERSES: Mapping[str, Callable[[Any], Any]] = {
+    "identity": np.asarray,
+    "log1p": np.expm1,
+    "sqrt": np.square,
+}
+
 
 class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """One-hot categories and scaled numbers, by public knowledge alone; a scikit-learn transformer.
@@ -134,6 +140,30 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if block.name == column and not block.one_hot:
                 return (*bounds_of(block.column), block.transform)
         return None
+
+    def unscaled(self, column: str, values: Any) -> Float64:
+        """Numbers from −1 to 1 in the units of the column that was scaled so; of any other, as they are.
+
+        >>> maker = Preprocessor({"gain": Column("integer", bounds=(0, 99))}, transforms={"gain": "log1p"})
+        >>> maker.unscaled("gain", [-1, 0, 1]).round(6).tolist()
+        [0.0, 9.0, 99.0]
+        """
+        found = np.asarray(values, dtype=np.float64)
+        scaled = self.scaled(column)
+        if scaled is None:
+            return found
+        lower, upper, transform = scaled
+        top = float(TRANSFORMS[transform](np.float64(upper) - lower))
+        return np.asarray(lower + _INVERSES[transform]((found + 1) / 2 * top), dtype=np.float64)
+
+    def in_units(self, column: str, value: float | str) -> float | str:
+        """One scaled number as people write it: in the units of the column, or as a date."""
+        if isinstance(value, str) or self.scaled(column) is None:
+            return value
+        found = float(self.unscaled(column, value))
+        if self._plan().schema[column].type == "date":
+            return str(np.datetime64(0, "D") + np.timedelta64(math.ceil(found), "D"))
+        return found
 
     @property
     def classes(self) -> tuple[Any, ...] | None:

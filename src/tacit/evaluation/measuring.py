@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import _validate, events, mechanisms
-from tacit.data.given import assumed, column
+from tacit.data.given import assumed, column, require_targets
 from tacit.data.units import bounded_units
 from tacit.errors import InvalidValue
 from tacit.evaluation import figures as made
@@ -78,6 +78,7 @@ def evaluate(
     Event: discrete Laplace noise, charged as ``Pure(epsilon)``; or discrete Gaussian noise (Canonne, Kamath
     and Steinke 2020), charged as ``ZeroConcentrated``, where ``delta`` makes that the smaller.
 
+    A ``y`` stored in another type than the classes, text for numbers say, is refused before the charge.
     Labels that are no class of the model, scores that are not finite, rows with a non-finite value and rows
     for which the model fails fall into a cell of their own, which no figure uses. The number of rows is not
     read: accuracy is the noisy number of right predictions over the noisy total. Of two classes, the second
@@ -116,6 +117,7 @@ def evaluate(
     rows = _Rows.of(X, y, units, {name: labels for name, (labels, _) in (groups or {}).items()})
     categories = {name: declared for name, (_, declared) in (groups or {}).items()}
     tally = tally_of(model, bins, categories, target_bounds, rows.targets if public else None)
+    require_targets(y, tally.classes or None)
     job = _Job.of(
         model, tally, epsilon, delta, ledger, label, bounds, confidence, random_state, relation, population,
         units is not None, rows_per_unit,

@@ -95,8 +95,8 @@ class Location:
         """The error for a ledger that is not there."""
         return LedgerMissing(
             f"There is no ledger at {self.name}.",
-            "Give a budget to create one: "
-            f"tacit.Ledger.open({self.name!r}, budget=tacit.Budget(epsilon=..., delta=...)).",
+            f"Make one: tacit ledger init {self.name} --epsilon 1, or in Python "
+            f"tacit.Ledger.open({self.name!r}, budget=tacit.Budget(1.0)).",
             location=self.name,
         )
 

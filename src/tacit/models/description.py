@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from tacit.drawing.trees import Node
 
 __all__ = ["CONFIDENCE", "Description", "Effects", "Weight", "numbered"]
 
@@ -80,12 +82,17 @@ class Description:
     """How a network was trained, as pairs of words."""
     shapes: tuple[Effects, ...] = ()
     """What each column adds to the score, where the model is a sum of such functions; the widest first."""
-    drawing: str = ""
-    """The model as a drawing, the text of an SVG file; a tree has one."""
+    tree: Node | None = None
+    """The model as a tree that can be drawn, if it is one."""
 
-    def named(self, features: Sequence[str]) -> Description:
-        """The same with names for features that were only numbered."""
+    def named(
+        self,
+        features: Sequence[str],
+        edge: Callable[[str, float | str], float | str] = lambda column, value: value,
+    ) -> Description:
+        """The same with names for features that were only numbered; ``edge`` tells where a tree splits."""
         names = dict(zip(numbered(len(features)), features, strict=True))
         weights = (replace(one, feature=names.get(one.feature, one.feature)) for one in self.weights)
         shapes = (one.named(names) for one in self.shapes)
-        return replace(self, weights=tuple(weights), shapes=tuple(shapes))
+        tree = None if self.tree is None else self.tree.named(names, edge)
+        return replace(self, weights=tuple(weights), shapes=tuple(shapes), tree=tree)

@@ -32,7 +32,7 @@ def description_of(model: Any) -> Description:
 
     A pipeline is described by its last step. Where the pipeline begins with a
     :class:`~tacit.data.preprocessor.Preprocessor`, the title names its target, and features go by the names
-    that its schema gives them.
+    that its schema gives them, and a tree splits in the units of the table.
     """
     fitted = last_step(model)
     if not hasattr(fitted, "describe"):
@@ -46,4 +46,4 @@ def description_of(model: Any) -> Description:
     if not isinstance(first, Preprocessor):
         return description
     title = description.title if first.target is None else f"{description.title} of {first.target}"
-    return replace(description.named(first.features.names), title=title)
+    return replace(description.named(first.features.names, first.in_units), title=title)

@@ -66,20 +66,17 @@ def shown(facts: Facts) -> list[Section]:
     scale = " A category counts 1 where it applies; a number runs from −1 to 1 between its declared bounds."
     what = f"the {kind} of {label}" if label else "the prediction"
     says = f"What each feature adds to {what}.{scale if facts.preprocessor else ''}"
-    if not _linear(facts):
+    if not facts.is_linear:
         says = f"How strongly each feature moves {what}, in short; the model itself holds more."
+    if facts.description.tree is not None:
+        says = "How much better the classes are told apart by the splits of each column, by the noisy counts."
     return [
         Section(
-            "Coefficients" if _linear(facts) else "What the features do",
+            "Coefficients" if facts.is_linear else "What the features do",
             [says, _certainty(facts)],
             figure=plots.embedded(drawn, "The largest coefficients as bars."),
         )
     ]
-
-
-def _linear(facts: Facts) -> bool:
-    """Whether a prediction is a sum over features, each times its coefficient."""
-    return hasattr(facts.model, "coef_")
 
 
 def _certainty(facts: Facts) -> str:
@@ -88,10 +85,14 @@ def _certainty(facts: Facts) -> str:
     many, missed = len(found), math.ceil(len(found) * (1 - CONFIDENCE))
     if not any(one.low is not None for one in found):
         bought = " (tacit fit --interval-share buys some)" if hasattr(facts.model, "interval_share") else ""
+        what = "coefficient" if facts.is_linear else "number"
+        picked = (
+            " The largest are shown first: they were picked because they are large, and the largest of "
+            f"{many} noisy numbers tend to be too large."
+        )
         return (
-            f"Intervals are not available for this model{bought}, so no "
-            "coefficient can be told from noise here. The largest are shown first: they were picked because "
-            f"they are large, and the largest of {many} noisy numbers tend to be too large."
+            f"Intervals are not available for this model{bought}, so no {what} can be told from noise here."
+            f"{picked if many > 1 else ''}"
         )
     return (
         f"The {CONFIDENCE:.0%} intervals include the privacy noise; about {missed} of the {many} may miss "
@@ -112,7 +113,7 @@ def listed(facts: Facts) -> list[Section]:
         interval = "" if one.low is None or one.high is None else ends((one.low, one.high))
         rows.append([one.label, number(one.value), *([interval, doubt(one, len(found))] if bounded else [])])
     header = ("feature", "value", *(("interval", "") if bounded else ()))
-    heading = "All coefficients, the largest first" if _linear(facts) else "All features, the strongest first"
+    heading = "All coefficients, the largest first" if facts.is_linear else "All features, the strongest first"
     if len(rows) <= MOST_BARS:
         return [Section(heading, table=(header, rows))]
     return [Section(heading, fold=Fold(f"The list of {len(rows)}", table=(header, rows)))]

@@ -104,6 +104,11 @@ class Facts:
         return math.isfinite(self.guarantee.epsilon)
 
     @property
+    def is_linear(self) -> bool:
+        """Whether a prediction is a sum over features, each times its coefficient."""
+        return hasattr(self.model, "coef_")
+
+    @property
     def is_network(self) -> bool:
         """Whether the model consists of the tensors of a network."""
         return bool(self.description.tensors)

@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tacit.drawing import trees
 from tacit.evaluation import Evaluation
 from tacit.report import coefficients, shape
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
-from tacit.report.page import Fold, Section, render
+from tacit.report.page import Branch, Fold, Picture, Section, render
 from tacit.report.summary import MAIN, model_summary
 from tacit.report.wording import protected, tree_of
 
@@ -34,6 +35,8 @@ FIGURES = {
 """What the figures of an evaluation mean."""
 GROUP_FIGURES = ("accuracy", "positive rate", "true positive rate", "false positive rate")
 MARKS = (0.01, 0.1)
+MOST_LEAVES, WIDEST_TREE = 40, 920
+"""A tree with more leaves is folded away; one that is drawn wider, in pixels, is listed in place of that."""
 
 
 def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence[Facts] = ()) -> str:
@@ -48,6 +51,7 @@ def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence
         *_groups(facts),
         _against_epsilon(facts, others),
         *shape.shown(facts),
+        *_tree(facts),
         *([] if facts.description.shapes else coefficients.shown(facts)),
         *_origin(facts),
         *_network(facts),
@@ -278,6 +282,32 @@ def _against_epsilon(facts: Facts, others: Sequence[Facts]) -> Section:
         "own, to fit and to test; tacit report --compare other.tacit draws them beside this one."
     )
     return Section(heading, [alone])
+
+
+def _tree(facts: Facts) -> list[Section]:
+    """The splits of a decision tree: drawn where there is room, else as a list."""
+    root = facts.description.tree
+    if root is None:
+        return []
+    about = (
+        "From the first question to the answers. Each place says which rows come to it, their most frequent "
+        "class with its share, and how many they are. Shares and counts were released with noise; the "
+        "smaller a count, the less its share says."
+    )
+    listed = _branch(root, "All rows")
+    if root.leaves > MOST_LEAVES:
+        return [Section("The tree", [about], fold=Fold(f"The tree of {root.leaves} leaves", tree=listed))]
+    drawn = trees.svg(root)
+    width = int(drawn.split('width="', 1)[1].split('"', 1)[0])
+    if width > WIDEST_TREE:
+        return [Section("The tree", [about], tree=listed)]
+    drawn = drawn.replace("<svg ", f'<svg style="max-width:{width}px" ', 1)
+    return [Section("The tree", [about], figure=Picture(drawn, "", text="The tree, drawn."), tree=listed)]
+
+
+def _branch(node: trees.Node, condition: str) -> Branch:
+    below = [_branch(child, told) for told, child in node.branches]
+    return Branch(f"{condition}: {node.counted}", below)
 
 
 def _origin(facts: Facts) -> list[Section]:

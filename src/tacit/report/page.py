@@ -2,7 +2,7 @@
 
 Every page of the library is made of these parts. A :class:`Summary` is the box at the top: one sentence, and
 facts for whoever reads no further. A :class:`Section` has a heading and, each if given, paragraphs, facts, a
-table, a note, a :class:`Picture` and a part that is folded away. The page is readable from 320 pixels on,
+table, a note, a :class:`Picture`, a tree and a part that is folded away. The page is readable from 320 pixels on,
 light or dark as the reader's system is, and prints in black on white with everything unfolded.
 
 >>> facts = [("What", "counts by ward"), ("ε", "0.5")]
@@ -66,7 +66,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with, each if given: paragraphs, facts, a table, a note, a picture and a fold."""
+    """A heading with, each if given: paragraphs, facts, a table, a note, a picture, a tree and a fold.
+
+    A tree beside a picture is what small screens show in place of it.
+    """
 
     heading: str
     paragraphs: Sequence[str] = ()
@@ -74,6 +77,7 @@ class Section:
     table: Table | None = None
     note: str | None = None
     figure: Picture | None = None
+    tree: Branch | None = None
     fold: Fold | None = None
 
 
@@ -196,8 +200,13 @@ PAGE = """\
 <figure role="img" aria-label="{{ section.figure.text or section.figure.caption }}">
 {%- if section.figure.caption %}<figcaption>{{ section.figure.caption }}</figcaption>{% endif %}
 <div class="wide">{{ section.figure.wide | safe }}</div>
+{%- if section.figure.narrow %}
 <div class="narrow">{{ section.figure.narrow | safe }}</div>
+{%- endif %}
 </figure>
+{%- endif %}
+{%- if section.tree %}
+<ul class="tree{{ ' narrow' if section.figure }}">{{ branch(section.tree) }}</ul>
 {%- endif %}
 {%- if section.fold %}
 <details><summary>{{ section.fold.title }}</summary>

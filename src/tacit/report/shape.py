@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from tacit.models.description import Effects
 from tacit.report.facts import Facts
@@ -16,8 +12,6 @@ __all__ = ["Shape", "shown"]
 
 MOST_PANELS, MOST_BARS = 12, 12
 """How many columns are drawn, and how many categories of one."""
-INVERSES: Mapping[str, Callable[[Any], Any]] = {"identity": np.asarray, "log1p": np.expm1, "sqrt": np.square}
-"""What undoes a transform of :data:`tacit.data.preprocessor.TRANSFORMS`."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +56,10 @@ def _drawn(facts: Facts, one: Effects) -> Shape:
 
 def _in_units(facts: Facts, one: Effects) -> tuple[tuple[float, ...] | None, str]:
     """The edges in the units of the table, where the preprocessor that scaled them is known."""
-    scaled = None if facts.preprocessor is None else facts.preprocessor.scaled(one.column)
-    if scaled is None or one.edges is None:
+    if facts.preprocessor is None or one.edges is None:
         return one.edges, "identity"
-    lower, upper, transform = scaled
-    share = (np.array(one.edges) + 1) / 2
-    top = {"identity": upper - lower, "log1p": np.log1p(upper - lower), "sqrt": np.sqrt(upper - lower)}
-    edges = lower + INVERSES[transform](share * top[transform])
-    return tuple(np.asarray(edges, dtype=float).tolist()), transform
+    scaled = facts.preprocessor.scaled(one.column)
+    if scaled is None:
+        return one.edges, "identity"
+    edges = facts.preprocessor.unscaled(one.column, one.edges)
+    return tuple(edges.tolist()), scaled[2]

@@ -15,6 +15,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _gaussian, _validate, events
+from tacit.drawing import trees
 from tacit.errors import InvalidValue
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, moved
@@ -232,22 +233,26 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
         A node that splits has its ``column`` too, and ``children``: pairs of a condition and a node.
         """
-        check_is_fitted(self, "shares_")
-        coding, tree = Coding.from_dict(self.coding_), Tree.from_dict(self.tree_)
-        labels = self.classes_.tolist()
-        return drawing.nested(tree, coding, self.counts_, self.shares_, labels, self._names(names))
+        tree, labels = Tree.from_dict(self.tree_), self.classes_.tolist()
+        return drawing.nested(self._nodes(names), tree, self.counts_, self.shares_, labels)
 
     def export_text(self, names: Sequence[str] | None = None) -> str:
         """The tree in lines of text."""
-        return drawing.text(self.structure(names))
+        return trees.text(self._nodes(names))
 
     def export_svg(self, names: Sequence[str] | None = None) -> str:
         """The tree as a drawing, the text of an SVG file."""
-        return drawing.svg(self.structure(names))
+        return trees.svg(self._nodes(names))
 
     def describe(self, names: Sequence[str] | None = None) -> Description:
-        """As for every estimator, with the drawing."""
-        return dataclasses.replace(super().describe(names), drawing=self.export_svg(names))
+        """As for every estimator, with the tree."""
+        return dataclasses.replace(super().describe(names), tree=self._nodes(names))
+
+    def _nodes(self, names: Sequence[str] | None) -> trees.Node:
+        check_is_fitted(self, "shares_")
+        coding, tree = Coding.from_dict(self.coding_), Tree.from_dict(self.tree_)
+        labels = self.classes_.tolist()
+        return drawing.nodes(tree, coding, self.counts_, self.shares_, labels, self._names(names))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         tree = Tree.from_dict(self.tree_)
