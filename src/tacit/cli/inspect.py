@@ -89,9 +89,8 @@ def tested(evaluation: Evaluation) -> Table:
     for name, value in evaluation.figures.items():
         if ":" in name and not name.endswith(": accuracy"):
             continue
-        low, high = evaluation.intervals[name]
         shown = "unknown" if value is None else f"{value:.4g}"
-        table.add_row(escape(name), shown, f"{low:.4g} to {high:.4g}")
+        table.add_row(escape(name), shown, evaluation.between(name))
     return table
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri, pdtrik
+from scipy.special import expit, ndtri, pdtr
 
 from tacit.mechanisms import without_negatives
 
@@ -22,6 +22,7 @@ __all__ = [
     "binary",
     "edges",
     "gap_interval",
+    "gap_of",
     "group_figures",
     "interval",
     "multiclass",
@@ -200,8 +201,10 @@ def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Arr
     """
     if counts:
         truth = without_negatives(block)
-        drawn = np.ceil(pdtrik(uniforms, np.where(truth > 0, truth, 1.0)))
-        return truth, np.where(truth > 0, np.maximum(drawn, 0.0), 0.0)
+        drawn = np.zeros(uniforms.shape)
+        for place in np.flatnonzero(truth > 0):
+            drawn[:, place] = _poisson(float(truth[place]), uniforms[:, place])
+        return truth, drawn
     truth = np.array(block)
     truth[..., [0, 1, 2, 3, 5]] = np.maximum(truth[..., [0, 1, 2, 3, 5]], 0.0)
     rows, _, square, fourth, u, uu = truth
@@ -217,6 +220,13 @@ def simulate(block: Array, uniforms: Array, *, counts: bool) -> tuple[Array, Arr
     drawn[:, 5] += np.nan_to_num(ratio(drawn[:, 4] ** 2, drawn[:, 0]))
     truth[5] = spread + mean * u
     return truth, drawn
+
+
+def _poisson(mean: float, uniforms: Array) -> Array:
+    """Poisson numbers at these probabilities: the first at which the distribution function reaches each."""
+    reach = 10 * np.sqrt(mean) + 40
+    numbers = np.arange(max(0.0, np.floor(mean - reach)), np.ceil(mean + reach))
+    return np.asarray(numbers[np.minimum(np.searchsorted(pdtr(numbers, mean), uniforms), len(numbers) - 1)])
 
 
 def interval(
@@ -251,8 +261,13 @@ def gap_interval(estimates: Array, centres: Array, draws: Array, confidence: flo
         )
         for i, j in pairs
     ]
-    low = max(max(low, -high) for low, high in ends)
-    return max(low, 0.0), max(max(-low, high) for low, high in ends)
+    return gap_of(ends)
+
+
+def gap_of(differences: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The interval of the largest difference in size, from those of all differences, which hold at once."""
+    low = max(max(low, -high) for low, high in differences)
+    return max(low, 0.0), max(max(-low, high) for low, high in differences)
 
 
 def median_error(centre: float, draws: Array) -> float:

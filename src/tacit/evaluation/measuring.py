@@ -96,7 +96,8 @@ def evaluate(
     ``bounds`` (lower, upper) are publicly known bounds of the columns, to which values are clipped first.
 
     Intervals are found by simulation from the noisy counts alone: other rows from the same source, and the
-    noise again. They take rows as independent. Calibration error and gaps, which noise pushes up, are
+    noise again. They take rows as independent. An r² whose interval has no lower end, as the noise on the
+    spread of the targets is as large as that spread, is None: it is not determined at this ε. Calibration error and gaps, which noise pushes up, are
     corrected by the median of the simulated error.
 
     >>> from sklearn.linear_model import LogisticRegression
@@ -299,7 +300,7 @@ def _evaluation(
     values = {name: free.figures.get(name, float(found)) for name, found in tally.figures(vector).items()}
     intervals = tally.intervals(vector, values, truth, drawn, confidence)
     if noise is None:
-        known = {} if tally.kind == "regression" else tally.shares(vector, confidence)
+        known = tally.of_public(vector, values, truth, drawn, confidence)
         for name, (low, high) in {**known, **free.intervals(confidence)}.items():
             least, most = tally.limits(name)
             intervals[name] = max(low, least), min(high, most)
@@ -307,7 +308,10 @@ def _evaluation(
     for name, value in values.items():
         pushed = noise is not None and name.endswith((" gap", "calibration error"))
         shown = value - made.median_error(float(centre[name]), draws[name]) if pushed else value
-        figures[name] = None if math.isnan(shown) else float(np.clip(shown, *tally.limits(name)))
+        unknown = noise is not None and not all(map(math.isfinite, intervals[name]))
+        figures[name] = (
+            None if unknown or math.isnan(shown) else float(np.clip(shown, *tally.limits(name)))
+        )
     blocks = tally.split(vector)
     main = next(iter(blocks.values()))
     scored = tally.kind == "two classes" and tally.scored == "probability"

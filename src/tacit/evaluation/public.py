@@ -1,7 +1,8 @@
 """Figures of public rows, exact and with intervals from the rows themselves.
 
 Nothing here is private: the rows were declared public, and nothing is charged. Intervals are for the
-population that the rows are a sample of. Shares have those of Clopper and Pearson (1934). AUROC has that of
+population that the rows are a sample of. Shares have those of Clopper and Pearson (1934), and differences of
+shares those that Zou and Donner (2008) make of them. AUROC has that of
 DeLong, DeLong and Clarke-Pearson (1988) for its log-odds. Means of losses, and r² as a ratio of two of them,
 have bootstrap-t intervals of their logarithms (Efron 1981; Hall 1988), which follow the skewness of losses as
 intervals of so many standard errors do not. Few rows have seen little of a long tail. So the error that is
@@ -21,7 +22,15 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, logit, ndtri
 from scipy.stats import rankdata
 
-__all__ = ["NOTHING", "PublicRows", "classified", "predicted", "share_interval"]
+__all__ = [
+    "NOTHING",
+    "PublicRows",
+    "classified",
+    "few_rows",
+    "predicted",
+    "share_difference",
+    "share_interval",
+]
 
 Array = NDArray[np.float64]
 Ends = tuple[float, float]
@@ -61,6 +70,29 @@ def share_interval(part: float, whole: float, confidence: float) -> Ends:
     low = float(betaincinv(part, whole - part + 1, tail)) if part > 0 else 0.0
     high = float(betaincinv(part + 1, whole - part, 1 - tail)) if part < whole else 1.0
     return low, high
+
+
+def share_difference(first: Ends, second: Ends, confidence: float) -> Ends:
+    """The interval of one share less another, each given as (part, whole), of different rows.
+
+    The distances from a share to the ends of its own interval stand for its errors, and those of both add up
+    as squares (Zou and Donner 2008). Unlike a simulation of the counts, which never draws what was not seen,
+    this holds for shares of no or all rows as well.
+
+    >>> [round(end, 2) for end in share_difference((0, 10), (5, 10), 0.95)]
+    [-0.81, -0.09]
+    """
+    if not first[1] or not second[1]:
+        return -1.0, 1.0
+    p, q = first[0] / first[1], second[0] / second[1]
+    (a, b), (c, d) = (share_interval(*one, confidence) for one in (first, second))
+    low, high = p - q - math.hypot(p - a, d - q), p - q + math.hypot(b - p, q - c)
+    return max(low, -1.0), min(high, 1.0)
+
+
+def few_rows(confidence: float, rows: float) -> float:
+    """The level at which an interval is taken that should hold at ``confidence`` though it has few rows."""
+    return 1 - (1 - confidence) / (1 + RAISED / max(rows, 1.0))
 
 
 def predicted(truth: Array, guess: Array) -> PublicRows:
@@ -173,7 +205,7 @@ def _log_interval(figure: _Mean, confidence: float) -> Ends:
         value, error = (float(one) for one in figure.of(np.arange(figure.rows)))
         if not math.isfinite(value) or not error > 0:
             return 0.0, math.inf
-        tail = (1 - confidence) / 2 / (1 + RAISED / max(figure.worth, 1.0))
+        tail = (1 - few_rows(confidence, figure.worth)) / 2
         below, above = float(ndtri(tail)), -float(ndtri(tail))
         if figure.rows <= MOST_RESAMPLED:
             below, above = _studentized(figure, value, tail)

@@ -19,7 +19,8 @@ class Evaluation:
     """How good a model is, with intervals; made by :func:`evaluate`.
 
     ``figures`` and ``intervals`` are by name: ``"accuracy"``, ``"auroc"``, ``"sex=Male: accuracy"``, ``"sex:
-    accuracy gap"``. A figure is None where the noisy counts leave nothing to divide by. An interval covers
+    accuracy gap"``. A figure is None where it is not determined: the noisy counts leave nothing to divide by,
+    or its interval has no end. An interval covers
     what the figure would be on the population that the rows are a sample of, each with probability
     ``confidence``; it includes the privacy noise. ``guarantee`` is None for public rows.
     """
@@ -52,6 +53,14 @@ class Evaluation:
         if "calibration error" not in self.figures:
             return None
         return {"error": self.figures["calibration error"], "table": list(self.reliability)}
+
+    def between(self, name: str) -> str:
+        """The interval of a figure in words: "0.81 to 0.9", or that it is not determined."""
+        low, high = self.intervals[name]
+        if math.isinf(low) or math.isinf(high) or self.figures[name] is None:
+            rows = "by these rows" if self.guarantee is None else f"at ε = {self.guarantee.epsilon:g}"
+            return f"not determined {rows}"
+        return f"{low:.4g} to {high:.4g}"
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation in JSON's terms; an infinite end of an interval is None."""
@@ -99,9 +108,13 @@ class Evaluation:
         lines = [f"{self.label}: {self.kind}, on {source}; {self.confidence:.0%} intervals"]
         wide = max(map(len, self.figures), default=0)
         for name, value in self.figures.items():
-            low, high = self.intervals[name]
             shown = "unknown" if value is None else f"{value:.4f}"
-            lines.append(f"  {name:<{wide}}  {shown}  ({low:.4g} to {high:.4g})")
+            lines.append(f"  {name:<{wide}}  {shown}  ({self.between(name)})")
+        if self.guarantee is not None and "r2" in self.figures and self.figures["r2"] is None:
+            lines.append(
+                "  r2 compares the errors with the spread of the targets, which the noise hides: tighter "
+                "target_bounds, more rows or a larger ε would show it."
+            )
         return "\n".join([*lines, *([] if self.guarantee is None else [str(self.guarantee)])])
 
 

@@ -20,7 +20,15 @@ from tacit import _validate
 from tacit.data import given
 from tacit.errors import InvalidValue
 from tacit.evaluation import figures as made
-from tacit.evaluation.public import NOTHING, PublicRows, classified, predicted, share_interval
+from tacit.evaluation.public import (
+    NOTHING,
+    PublicRows,
+    classified,
+    few_rows,
+    predicted,
+    share_difference,
+    share_interval,
+)
 from tacit.evaluation.scoring import Read, Scorer
 from tacit.randomness import Source
 from tacit.relations import Relation, histogram_sensitivity, sum_sensitivity
@@ -228,16 +236,47 @@ class Tally:
                 found[name] = made.gap_interval(one, two, three, confidence)
             else:
                 found[name] = made.interval(*given, confidence, self.limits(name))
+        if self.scored == "probability" and not math.isnan(values["calibration error"]):
+            found["calibration error"] = self.calibration(
+                vector, values["calibration error"], truth, drawn, confidence
+            )
+        return found
+
+    def calibration(
+        self, vector: Array, value: float, truth: Float64, drawn: Float64, confidence: float
+    ) -> tuple[float, float]:
+        """The interval of the calibration error, which noise pushes up.
+
+        It is a seminorm of the counts, so that the truth is no less than the figure less the seminorm of the
+        error, which simulations tell.
+        """
+        name = "calibration error"
+        centre, draws = (self.figures(each)[name] for each in (truth, drawn))
+        low, high = made.interval(value, float(centre), draws, confidence, self.limits(name))
         off = self.off_by(drawn - truth)
-        if off is not None and "calibration error" in found and not math.isnan(values["calibration error"]):
-            total = float(next(iter(self.split(vector).values()))[:-1].sum())
-            radius = float(np.quantile(off, (1 + confidence) / 2)) / total
-            low, high = found["calibration error"]
-            found["calibration error"] = max(0.0, min(low, values["calibration error"] - radius)), high
+        total = float(next(iter(self.split(vector).values()))[:-1].sum())
+        radius = float(np.quantile(off, (1 + confidence) / 2)) / total if off is not None else 1.0
+        return max(0.0, min(low, value - radius)), high
+
+    def rarest(self, vector: Array) -> float:
+        """How many rows the rarer outcome has, on which the calibration error rests: of a class, or wrong."""
+        cells = next(iter(self.split(vector).values()))[:-1].reshape(-1, 2)
+        return float(cells.sum(axis=0).min())
+
+    def of_public(
+        self, vector: Array, values: Mapping[str, float], truth: Float64, drawn: Float64, confidence: float
+    ) -> dict[str, tuple[float, float]]:
+        """The intervals that exact counts have better ones for than simulations of them."""
+        if self.kind == "regression":
+            return {}
+        found, name = self.shares(vector, confidence), "calibration error"
+        if not math.isnan(values.get(name, math.nan)):
+            level = few_rows(confidence, self.rarest(vector))
+            found[name] = self.calibration(vector, values[name], truth, drawn, level)
         return found
 
     def shares(self, vector: Array, confidence: float) -> dict[str, tuple[float, float]]:
-        """The intervals of shares, from exact counts: accuracy, and the rates of groups."""
+        """The intervals of shares, from exact counts: accuracy, and the rates and gaps of groups."""
         blocks, ends = self.split(vector), {}
         main = blocks["scores" if self.kind == "two classes" else "confusion"][:-1]
         if self.kind == "two classes":
@@ -248,9 +287,14 @@ class Tally:
         ends["accuracy"] = share_interval(right, float(main.sum()), confidence)
         for name, categories in self.groups.items():
             table = blocks[f"by {name}"][:-1].reshape(len(categories), self.outcomes)
-            for category, counts in zip(categories, table, strict=True):
-                for what, (part, whole) in made.rates(counts).items():
-                    ends[f"{name}={category}: {what}"] = share_interval(part, whole, confidence)
+            rates = [made.rates(counts) for counts in table]
+            pairs = [(i, j) for i in range(len(rates)) for j in range(i)]
+            for what in rates[0]:
+                for category, each in zip(categories, rates, strict=True):
+                    ends[f"{name}={category}: {what}"] = share_interval(*each[what], confidence)
+                level = 1 - (1 - confidence) / max(len(pairs), 1)
+                apart = [share_difference(rates[i][what], rates[j][what], level) for i, j in pairs]
+                ends[f"{name}: {what} gap"] = made.gap_of(apart) if apart else (0.0, 0.0)
         return ends
 
     def by_group(self, figures: Mapping[str, float | None]) -> dict[str, dict[str, dict[str, float | None]]]:

@@ -183,7 +183,7 @@ def _utility(facts: Facts) -> list[Section]:
             f"sample of{noisy}.{_baseline(one)}"
         )
         meanings = [(name, FIGURES[name]) for name in names if name in FIGURES]
-        rows = [[name, number(one.figures[name]), ends(one.intervals[name])] for name in names]
+        rows = [[name, number(one.figures[name]), _ends(one, name)] for name in names]
         sections.append(
             Section(
                 heading,
@@ -218,6 +218,12 @@ def _baseline(one: Evaluation) -> str:
     return f" A constant prediction of the most frequent class would be right for about {share:.0%} of rows."
 
 
+def _ends(one: Evaluation, name: str) -> str:
+    """The interval of a figure, or that there is none to speak of."""
+    known = one.figures[name] is not None and all(map(math.isfinite, one.intervals[name]))
+    return ends(one.intervals[name]) if known else one.between(name)
+
+
 def _groups(facts: Facts) -> list[Section]:
     sections = [_group(one, facts, column) for one in facts.evaluations for column in one.groups]
     about = "A small group has a wide interval: it has few rows, and its counts have as much noise as any."
@@ -238,7 +244,7 @@ def _group(one: Evaluation, facts: Facts, column: str) -> Section:
         values = [number(parts[group].get(name)) for name in what]
         name = f"{column}: {main} gap" if group == "gap" else f"{column}={group}: {main}"
         title = "largest gap" if group == "gap" else group
-        rows.append([title, values[0], ends(one.intervals[name]), *values[1:]])
+        rows.append([title, values[0], _ends(one, name), *values[1:]])
     known = {group: value for group in groups if (value := parts[group].get(main)) is not None}
     figure = None
     if known:

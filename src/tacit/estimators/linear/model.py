@@ -293,7 +293,7 @@ class LinearModel(PrivateEstimator):
         if place is None or recipe.curvature is None:
             return None if place is None else place.covariance()
         hessian = recipe.curvature.buy(rows, weights, source)
-        return weight_covariance(hessian, place.penalty, *place.spreads())
+        return weight_covariance(hessian, place.penalty, weights, *place.spreads())
 
     def _keep_errors(self, space: Space, covariance: Array) -> None:
         """Standard errors of coefficients and intercept, privacy noise included."""

@@ -275,7 +275,8 @@ def covariance(
 
     def enclosed(cells: Sequence[Array], laws: Sequence[Law], miss: float) -> tuple[Array, Array]:
         blocks = dict(zip(pairs, cells, strict=True))
-        low, high = (np.eye(len(values)) for _ in range(2))
+        lead = cells[0].shape[:-1]
+        low, high = (np.tile(np.eye(len(values)), (*lead, 1, 1)) for _ in range(2))
         for i, j in pairs:
             if not scaled:
                 ends = intervals.covariance(blocks[i, j], width, laws[0], miss)
@@ -286,7 +287,7 @@ def covariance(
             else:
                 continue
             for matrix, end in ((low, ends[0]), (high, ends[1])):
-                matrix[i, j] = matrix[j, i] = float(end) * unit
+                matrix[..., i, j] = matrix[..., j, i] = end * unit
         return low, high
 
     names = [value.column for value in values]
