@@ -21,13 +21,16 @@ from tacit import Budget, Ledger, Unit, accounting
 from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.estimators import (
     ESTIMATORS,
+    DecisionTree,
     GradientBoosting,
     LinearRegression,
     LinearSVC,
     LogisticRegression,
+    NaiveBayes,
+    RandomTrees,
     Ridge,
     private,
-)  # fmt: skip
+)
 from tacit.estimators.linear.noise import PLACES
 from tacit.relations import Relation
 
@@ -72,6 +75,22 @@ def linear(kind: type, place: str) -> Fit:
 
 FITS: dict[str, Fit] = {
     f"{kind.__name__}-{place}": linear(kind, place) for kind, places in LINEAR.items() for place in places
+}
+COUNTED: tuple[tuple[str, type, dict[str, Any], tuple[dict[str, Any], ...]], ...] = (
+    ("histogram", NaiveBayes, {}, ({"numbers": "normal"}, {"bins": 1}, {"variance_floor": 0.0})),
+    ("gaussian", NaiveBayes, {"numbers": "gaussian"}, ()),
+    ("codes", NaiveBayes, {"categories": [2, None]}, ({"categories": [2]}, {"categories": [0, None]})),
+    ("exponential", DecisionTree, {"depth": 2}, ({"criterion": "ratio"}, {"choice": "best"}, {"depth": 0})),
+    ("entropy", DecisionTree, {"depth": 2, "criterion": "entropy", "population": 9}, ({"population": 0},)),
+    ("noisy gain", DecisionTree, {"depth": 2, "choice": "noisy_gain"}, ({"split_share": 0.0},)),
+    ("shared", RandomTrees, {"trees": 3, "depth": 2}, ({"vote": "both"}, {"depth": 17}, {"trees": 0})),
+    ("disjoint", RandomTrees, {"trees": 3, "depth": 2, "data": "disjoint"}, ({"data": "all"},)),
+    ("majority", RandomTrees, {"trees": 3, "depth": 2, "vote": "majority"}, ({"sharpness_share": 1.0},)),
+)
+BAD_COUNTED = ({"bounds": None, "categories": None}, {"bounds": (1, -1)}, {"classes": [1]}, {"bins": "many"})
+FITS |= {
+    f"{kind.__name__}-{name}": Fit(kind, {"bounds": (-1, 1), **CLASSIFIED, **more}, (*BAD_COUNTED, *bad))
+    for name, kind, more, bad in COUNTED
 }
 BOOSTED = {"bounds": (-1, 1), "population": 4, "bins": 4, "rounds": 3}
 BAD_BOOSTED = (

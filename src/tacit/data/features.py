@@ -20,8 +20,6 @@ class Features:
     """What is publicly known of each feature, and of all of a row together.
 
     ``norm`` bounds the ℓ2 norm of a row; without it, the corner of the box that is farthest from zero does.
-    ``columns`` names the column of the table that each feature was made from, where that is known: features
-    of one column side by side are its categories, of which a row has one or none.
 
     >>> Features(("age", "sex"), (-1.0, 0.0), (1.0, 1.0)).largest_norm
     1.4142135623730951
@@ -32,6 +30,7 @@ class Features:
     upper: tuple[float, ...]
     norm: float | None = None
     columns: tuple[str, ...] | None = None
+    """The column of the table that each feature was made of; those of one category share theirs."""
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.lower) == len(self.upper):

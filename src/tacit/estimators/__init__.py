@@ -7,24 +7,30 @@ places where noise can enter a linear model.
 
 from tacit.data.features import Features, Known, known
 from tacit.data.preprocessor import Preprocessor
+from tacit.estimators.bayes import NaiveBayes
 from tacit.estimators.boosting.model import GradientBoosting
 from tacit.estimators.linear import noise
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import Planned, PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
+from tacit.estimators.trees.decision import DecisionTree
+from tacit.estimators.trees.random import RandomTrees
 
 __all__ = [
     "ESTIMATORS",
+    "DecisionTree",
     "Features",
     "GradientBoosting",
     "Known",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",
+    "NaiveBayes",
     "Planned",
     "Preprocessor",
     "PrivateEstimator",
+    "RandomTrees",
     "Ridge",
     "known",
     "noise",

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate, events
-from tacit.estimators.coding import Coding, Column, labelled
+from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, joint_noise, shrunk
 from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
@@ -55,8 +55,8 @@ class _Layout:
         """How far one row moves the joint vector, in ℓ1 or ℓ2; a replaced row leaves one and enters another.
 
         Two rows of different classes share no number, so what they move (squared, in ℓ2) adds up. Two of the
-        same class move as much in the cells, nothing in the sizes of the classes, and up to 4 in squared ℓ2 in
-        (x, x² − ½), at ±1, which is more than 2 · 5/4: the larger of the two is taken for each part.
+        same class move as much in the cells, nothing in the sizes of the classes, and up to 4 in squared ℓ2
+        in (x, x² − ½), at ±1, which is more than 2 · 5/4: the larger of the two is taken for each part.
         """
         replaced = relation is Relation.REPLACE_ONE
         moments = self.numbers * (_REPLACED if replaced else _MOMENTS)[norm]
@@ -103,8 +103,8 @@ class _BayesRecipe(Recipe):
 class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """Private naive Bayes for categories, numbers and both, from one table of noisy counts.
 
-    Every column is counted by cell and class: a category by its declared values, a number by ``bins`` of equal
-    width between its bounds, or with ``numbers="gaussian"`` by count, sum and sum of squares.
+    Every column is counted by cell and class: a category by its declared values, a number by ``bins`` of
+    equal width between its bounds, or with ``numbers="gaussian"`` by count, sum and sum of squares.
 
     Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
     Sensitivity: one row adds 1 to one cell of every column, so all counts together, as one vector of m
@@ -115,9 +115,9 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     Paper: Vaidya, Shafiq, Basu and Hong 2013, corrected (one record changes every column's
     count, and the size of a class is private), with the joint vector in place of a budget for each column.
 
-    What is done with the noisy counts costs nothing: sizes of classes come from the sums over cells (asking for
-    them separately only pays beside moments, see ``count_weight`` in the source), shares of the classes in a
-    cell are drawn towards those around it by as many rows as the noise is large, and for numbers
+    What is done with the noisy counts costs nothing: sizes of classes come from the sums over cells (asking
+    for them separately only pays beside moments, see ``count_weight`` in the source), shares of the classes
+    in a cell are drawn towards those around it by as many rows as the noise is large, and for numbers
     first in halves, then in quarters, down to the bins. Variances have a public floor.
 
     ``epsilon``, ``delta``
@@ -229,7 +229,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         cells, width = layout.cells, sum(layout.cells)
         own, counts = noisy[:, 0], noisy[:, 1 : 1 + width]
         moments = noisy[:, 1 + width :].reshape(len(noisy), -1, 2)
-        sums = np.stack([part.sum(axis=1) for part in _parts(counts, cells)], axis=1)
+        sums = np.array([part.sum(axis=1) for part in _parts(counts, cells)]).reshape(-1, len(noisy)).T
         shares = 1 / np.array(cells, dtype=float)
         certainty = layout.weight**2 + shares.sum()
         total = (layout.weight * own + (sums * shares).sum(axis=1)) / certainty
@@ -258,7 +258,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _joint_log_likelihood(self, X: Any) -> Array:
         """log P(class) + Σ log P(class | cell)/P(class), and the densities of numbers, column by column."""
         check_is_fitted(self, "feature_log_odds_")
-        matrix = validate_data(self, X, reset=False)
+        matrix = rows_to_predict(self, X)
         coding = Coding.from_dict(self.coding_)
         counted, numbers = self._places(coding)
         scores = np.repeat(np.reshape(self.class_log_prior_, (1, -1)), len(matrix), axis=0)
@@ -268,7 +268,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             scores += self.feature_log_odds_[:, start + column.codes(matrix)].T
             start += column.cells
         for which, place in enumerate(numbers):
-            values = _scaled(coding.columns[place], matrix)
+            values = 2.0 * coding.columns[place].shares(matrix) - 1.0
             for label in range(len(self.classes_)):
                 mean, variance = float(self.theta_[label, which]), float(self.var_[label, which])
                 scores[:, label] -= 0.5 * (math.log(variance) + (values - mean) ** 2 / variance)
@@ -293,7 +293,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return (("features", str(self.n_features_in_)), ("cells", cells), ("numbers", str(self.numbers)))
 
     def _weights(self, names: Sequence[str]) -> tuple[Weight, ...]:
-        """Log-odds of a class: in a category, the largest for codes, from lower to upper half for a number."""
+        """Log-odds of a class: in each category, the largest of a code, between the halves of a number."""
         coding = Coding.from_dict(self.coding_)
         labels = self.classes_.tolist()
         shown = [(len(labels) - 1, "")] if len(labels) == 2 else [(i, str(x)) for i, x in enumerate(labels)]
@@ -316,7 +316,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
 
 def statistics(recipe: _BayesRecipe, rows: PrivateRows, classes: Sequence[Any]) -> Array:
-    """The exact statistics: for each class its weighted count, its cells, and (Σx, Σx² − ½) of its numbers."""
+    """The exact statistics: for each class its weighted count, its cells, (Σx, Σx² − ½) of its numbers."""
     labels = labelled(rows, classes)
     counts = labels >= 0
     labels = labels[counts]
@@ -330,7 +330,8 @@ def statistics(recipe: _BayesRecipe, rows: PrivateRows, classes: Sequence[Any]) 
         found[:, start : start + column.cells] = table.reshape(len(classes), column.cells)
         start += column.cells
     for place in recipe.numbers:
-        whole = np.rint(_scaled(recipe.coding.columns[place], rows.matrix)[counts] * GRID).astype(np.int64)
+        values = 2.0 * recipe.coding.columns[place].shares(rows.matrix)[counts] - 1.0
+        whole = np.rint(values * GRID).astype(np.int64)
         square = (whole * whole + GRID // 2) // GRID - GRID // 2
         for label in range(len(classes)):
             own = labels == label
@@ -347,14 +348,6 @@ def _divided(coding: Coding, numbers: Any) -> tuple[tuple[int, ...], tuple[int, 
         place for place, column in enumerate(coding.columns) if how == "gaussian" and column.kind == "number"
     )
     return tuple(place for place in range(len(coding.columns)) if place not in moments), moments
-
-
-def _scaled(column: Column, matrix: NDArray[Any]) -> Array:
-    """A number, clipped to its bounds and scaled to [−1, 1]."""
-    values = np.clip(np.asarray(matrix[:, column.first], dtype=np.float64), column.lower, column.upper)
-    with np.errstate(over="ignore", invalid="ignore"):
-        share = (values - column.lower) / (column.upper - column.lower)
-    return np.clip(2.0 * np.nan_to_num(share, nan=0.5) - 1.0, -1.0, 1.0)
 
 
 def _parts(table: Array, cells: Sequence[int]) -> list[Array]:

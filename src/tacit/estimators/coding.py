@@ -1,20 +1,23 @@
 """From a row of features to one cell per column, by public facts: what count-based models are fitted to.
 
-A *column* is a number with declared bounds, cut into bins of equal width; a code 0 … k−1; or a category that a
-:class:`~tacit.data.preprocessor.Preprocessor` made one feature each. Whatever a row holds, it falls into
-exactly one cell of every column: numbers are clipped to their bounds, and a category has one more cell for
-rows with none of those declared. So the counts of m columns have an ℓ1 sensitivity of m and an ℓ2
-sensitivity of √m under ``add_remove``, of 2m and √(2m) under ``replace_one``, even where the facts are wrong.
+A *column* is a number with declared bounds, cut into bins of equal width; a code 0 … k−1; or a category that
+a :class:`~tacit.data.preprocessor.Preprocessor` made one feature each. Whatever a row holds, it falls into
+exactly one cell of every column: numbers are clipped to their bounds, a missing one (that is not finite) is
+in the middle, and a category has one more cell for rows with none of those declared. So the counts of m
+columns have an ℓ1 sensitivity of m and an ℓ2 sensitivity of √m under ``add_remove``, of 2m and √(2m) under
+``replace_one``, even where the facts are wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 
 from tacit import _validate
 from tacit.data.features import Features, box
@@ -22,7 +25,7 @@ from tacit.data.given import places
 from tacit.errors import InvalidValue
 from tacit.estimators.private import PrivateRows, Public
 
-__all__ = ["Coding", "labelled"]
+__all__ = ["Coding", "labelled", "rows_to_predict"]
 
 Codes = NDArray[np.int32]
 UNDECLARED = "none of these"
@@ -47,14 +50,19 @@ class Column:
         """The cell of every row, from that row alone."""
         if self.kind == "one-hot":
             return self._largest(matrix)
-        values = np.nan_to_num(np.asarray(matrix[:, self.first], dtype=np.float64), nan=-1.0)
         if self.kind == "code":
+            values = np.asarray(matrix[:, self.first], dtype=np.float64)
             known = (values >= 0) & (values < self.cells - 1) & (np.floor(values) == values)
             return np.where(known, values, self.cells - 1).astype(np.int32)
+        return np.minimum(np.floor(self.shares(matrix) * self.cells), self.cells - 1).astype(np.int32)
+
+    def shares(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+        """How far a number, clipped to its bounds, is from lower to upper: 0 to 1; missing is the middle."""
+        values = np.asarray(matrix[:, self.first], dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            share = (np.clip(values, self.lower, self.upper) - self.lower) / (self.upper - self.lower)
-        cells = np.floor(np.nan_to_num(share, nan=0.0) * self.cells)
-        return np.clip(cells, 0, self.cells - 1).astype(np.int32)
+            low, high = np.float64(self.lower) / 2, np.float64(self.upper) / 2
+            found = (np.clip(values, self.lower, self.upper) / 2 - low) / (high - low)
+        return np.clip(np.where(np.isfinite(values), found, 0.5), 0.0, 1.0)
 
     def _largest(self, matrix: NDArray[Any]) -> Codes:
         best = np.zeros(len(matrix))
@@ -74,7 +82,7 @@ class Column:
         """What the cells are called; ``names`` are those of all features."""
         if self.kind == "number":
             edges = [f"{self.edge(cell):.4g}" for cell in range(self.cells + 1)]
-            return tuple(f"{low} – {high}" for low, high in zip(edges, edges[1:], strict=False))
+            return tuple(f"{low} – {high}" for low, high in pairwise(edges))
         if self.kind == "code":
             return (*map(str, range(self.cells - 1)), UNDECLARED)
         own = names[self.first : self.first + self.width]
@@ -170,11 +178,17 @@ def _declared_sizes(categories: Any, width: int) -> list[int | None]:
 def labelled(rows: PrivateRows, classes: Sequence[Any]) -> NDArray[np.int64]:
     """The place of every row's class, −1 for a row that does not count.
 
-    A row counts if it is one of those that its unit may have, all its values are finite, and its label is
+    A row counts if it is one of those that its unit may have, one of its values is finite, and its label is
     declared; whether it does depends on that row and its unit alone.
     """
     labels = places(np.asarray(rows.targets), classes)
-    counted = np.isfinite(rows.matrix).all(axis=1)
+    counted = np.isfinite(rows.matrix).any(axis=1)
     if rows.keep is not None:
         counted &= rows.keep
     return np.where(counted, labels, -1)
+
+
+def rows_to_predict(estimator: Any, X: Any) -> NDArray[Any]:
+    """The rows that a fitted estimator is to predict; what is not finite is missing, as in ``fit``."""
+    found = validate_data(estimator, X, dtype="numeric", reset=False, ensure_all_finite=False)
+    return np.asarray(found)

@@ -4,7 +4,7 @@ Model files know a class by its tag, ``tacit fit --model`` by its name, evaluati
 predicts from; all of them, the reports and the battery of tests learn of an estimator here.
 
 >>> sorted(ESTIMATORS)
-['gradient-boosting', 'linear', 'logistic', 'naive-bayes', 'ridge', 'svc']
+['decision-tree', 'gradient-boosting', 'linear', 'logistic', 'naive-bayes', 'random-trees', 'ridge', 'svc']
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tacit.estimators.boosting.model import GradientBoosting
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import PrivateEstimator
+from tacit.estimators.trees.decision import DecisionTree
+from tacit.estimators.trees.random import RandomTrees
 from tacit.evaluation.rowlocal import register_rowwise
 from tacit.models.registry import register
 
@@ -28,6 +30,8 @@ _REGISTERED: tuple[tuple[str, str, type[PrivateEstimator]], ...] = (
     ("linear", "linear-regression", LinearRegression),
     ("ridge", "ridge", Ridge),
     ("naive-bayes", "naive-bayes", NaiveBayes),
+    ("decision-tree", "decision-tree", DecisionTree),
+    ("random-trees", "random-trees", RandomTrees),
     ("gradient-boosting", "gradient-boosting", GradientBoosting),
 )
 """The name on the command line, the tag in model files, which never changes its meaning, and the class."""

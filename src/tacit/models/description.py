@@ -80,6 +80,8 @@ class Description:
     """How a network was trained, as pairs of words."""
     shapes: tuple[Effects, ...] = ()
     """What each column adds to the score, where the model is a sum of such functions; the widest first."""
+    drawing: str = ""
+    """The model as a drawing, the text of an SVG file; a tree has one."""
 
     def named(self, features: Sequence[str]) -> Description:
         """The same with names for features that were only numbered."""

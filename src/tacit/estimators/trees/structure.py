@@ -42,7 +42,7 @@ class Tree:
 
     @classmethod
     def complete(cls, column: Any, route: Any) -> Self:
-        """A binary tree whose inner nodes are given row by row; the children of node i are 2i + 1 and 2i + 2."""
+        """A binary tree of inner nodes given level by level: the children of node i are 2i + 1 and 2i + 2."""
         inner, cells = np.shape(route)
         places = np.arange(2 * inner + 1, dtype=np.int32)
         leaves = np.full(inner + 1, -1, dtype=np.int32)
@@ -98,29 +98,34 @@ class Tree:
         found[:, self.leaves] = counts
         for depth in range(int(self.depth.max()), 0, -1):
             nodes = np.flatnonzero(self.depth == depth)
-            np.add.at(found, (slice(None), self.parent[nodes]), found[:, nodes])
+            np.add.at(found.T, self.parent[nodes], found[:, nodes].T)
         return found
 
-    def shares(self, counts: Array, deviation: float) -> Array:
+    def shares(
+        self, counts: Array, deviation: float, rows: float = 1.0, towards: Array | None = None
+    ) -> Array:
         """The share of each class in every node, (classes, nodes), from noisy counts of the leaves.
 
-        From the root down, each node is drawn towards its parent by as many rows as its noise is large: a node
-        is a sum of leaves, whose noise has the ``deviation``.
+        From the root down, each node is drawn towards its parent by as many rows as its noise is large, and
+        ``rows`` more: a node is a sum of leaves, whose noise has the ``deviation``. The root is drawn
+        ``towards`` given shares (classes, 1), equal ones if there are none.
         """
         totals = self.totals(counts)
         noise = deviation * np.sqrt(self.totals(np.ones((1, len(self.leaves))))[0])
         found = np.full(totals.shape, 1 / len(totals))
+        if towards is not None:
+            found[:] = towards
         for depth in range(int(self.depth.max()) + 1):
             nodes = np.flatnonzero(self.depth == depth)
             around = found[:, np.maximum(self.parent[nodes], 0)]
-            found[:, nodes] = shrunk(totals[:, nodes], around, noise[nodes])
+            found[:, nodes] = shrunk(totals[:, nodes], around, noise[nodes], rows)
         return found
 
     def without(self, pruned: NDArray[np.bool_]) -> tuple[Self, NDArray[np.int64]]:
         """The tree in which the marked nodes are leaves, and the old places of its nodes."""
         gone = np.zeros(len(self.column), dtype=bool)
-        for place, parent in enumerate(self.parent.tolist()):
-            gone[place] = parent >= 0 and bool(gone[parent] or pruned[parent])
+        for node, parent in enumerate(self.parent.tolist()):
+            gone[node] = parent >= 0 and bool(gone[parent] or pruned[parent])
         kept = np.flatnonzero(~gone)
         place = np.zeros(len(self.column), dtype=np.int32)
         place[kept] = np.arange(len(kept), dtype=np.int32)
