@@ -6,7 +6,8 @@ Test AUROC (two classes) and accuracy, mean over seeds. Categories are codes 0 �
 value; bounds and numbers of codes are constants of this file, from what is published about the data. Adult
 has test rows of its own; elsewhere a quarter, drawn by the seed, is for testing. diffprivlib is run as it is
 shipped: ``GaussianNB`` and ``RandomForestClassifier`` (10 trees of depth 5), with the same bounds; both know
-δ = 0 only, so they are set beside tacit at δ = 0 and at δ = 1e-6. Writes ``benchmarks/results/classical_trees.md``.
+δ = 0 only, so they are set beside tacit at δ = 0 and at δ = 1e-6. Writes
+``benchmarks/results/classical_trees.md``.
 """
 
 from __future__ import annotations

@@ -125,7 +125,9 @@ class TestUnits:
     def test_the_unit_is_kept_apart_from_the_column(self):
         schema = Schema({"who": Column("integer", bounds=(0, 2))}, unit=Unit("who", rows=2))
         source = connect(pd.DataFrame({"who": [1.0, 7.0, np.nan]}), schema)
-        assert source.run(source.table).to_dict("list") == {"who": [1, 2], UNIT: [1.0, 7.0]}
+        assert source.run(source.table).to_dict("list") == {
+            "who": [1, 2], UNIT: [1.0, 7.0], "__state__who": [0, 2],
+        }  # fmt: skip
 
     def test_objects(self):
         who = [1, 1.0, "1", 2**60, 2**60 + 1, 1.5, datetime.datetime(2020, 1, 1)]

@@ -170,7 +170,7 @@ class TestNothingIsReadBeforeRun:
                 raise AssertionError("touched")
 
         source = connect(pd.DataFrame({"age": pd.Series([Trap()], dtype=object)}), AGE)
-        assert source.table.columns == ("age",)
+        assert source.table.columns == ("age", "__state__age")
         assert source.run(source.table)["age"].isna().tolist() == [True]
 
     def test_files(self, tmp_path):
@@ -199,7 +199,8 @@ class TestSource:
             "t": "string", UNIT: "string", "__raw__c": "string", "__raw__k": "int64",
         }  # fmt: skip
         source = connect(pd.DataFrame({name: pd.Series([], dtype=object) for name in schema}), schema)
-        assert {name: str(kind) for name, kind in source.table.schema().items()} == expected
+        states = {f"__state__{name}": "int8" for name in schema}
+        assert {name: str(kind) for name, kind in source.table.schema().items()} == {**expected, **states}
         assert source.backend == "duckdb"
 
     def test_whole_numbers_stay_exact_beside_null(self):
