@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
 from tacit.data import given
-from tacit.data.features import Features
+from tacit.data.features import Features, declared_width
 from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
 from tacit.estimators.telling import refused_copy, tell_once, telling
@@ -192,7 +192,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _declared_width(self) -> int | None:
         """The number of features that the parameters declare, None where they declare none."""
-        return None
+        return declared_width(getattr(self, "bounds", None), getattr(self, "categories", None))
 
     def _usual_label(self) -> str:
         """What the ledger calls the charge if no ``label`` was given."""

@@ -246,12 +246,6 @@ class LinearModel(PrivateEstimator):
             )
         return Space.of(lower, upper, norm, intercept=intercept)
 
-    def _declared_width(self) -> int | None:
-        if self.bounds is None or isinstance(self.bounds, str) or not isinstance(self.bounds, Sequence):
-            return None
-        shapes = {np.shape(bound) for bound in self.bounds} - {()}
-        return shapes.pop()[0] if len(shapes) == 1 else None
-
     def _usual_label(self) -> str:
         return f"{type(self).__name__} with noise in the {self._noise().name}"
 
