@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from contract.mends import Scene, mend, replacing
-from tacit import Budget, Ledger, errors
-from tacit.estimators import DecisionTree, GradientBoosting, NaiveBayes, RandomTrees, bayes, private
+from tacit import Budget, Column, Ledger, Schema, errors
+from tacit.estimators import DecisionTree, GradientBoosting, NaiveBayes, RandomTrees, bayes, coding, private
 from tacit.estimators.bayes import count_weight
 from tacit.estimators.boosting.rounds import Rounds
-from tacit.estimators.coding import Column
 from tacit.estimators.trees import decision, growing
 from tacit.estimators.trees.criteria import sensitivity
+from tacit.jobs import fitting
 from tacit.mechanisms import _grid
 
 CLASSES = {"classes": [0, 1]}
@@ -37,7 +37,7 @@ def test_bounds_whose_halves_are_one_number_are_refused() -> None:
         GradientBoosting(1.0, task="regression", target_bounds=TINY, bounds=(0, 1)).plan(1)
 
 
-def _as_it_was(column: Column, matrix: Any) -> Any:
+def _as_it_was(column: coding.Column, matrix: Any) -> Any:
     values = np.asarray(matrix[:, column.first], dtype=np.float64)
     low, high = np.float64(column.lower) / 2, np.float64(column.upper) / 2
     with np.errstate(invalid="ignore"):
@@ -45,10 +45,10 @@ def _as_it_was(column: Column, matrix: Any) -> Any:
     return np.clip(np.where(np.isfinite(values), found, 0.5), 0.0, 1.0)
 
 
-@mend(8, "bounds without room between them", twin=replacing(Column, "shares", _as_it_was))
+@mend(8, "bounds without room between them", twin=replacing(coding.Column, "shares", _as_it_was))
 def bounds_without_room(scene: Scene) -> None:
     """A finite value made NaN, which has no cell: one row made the fit fail, or moved a sum by 2^43."""
-    column = Column(0, 1, 4, "number", *TINY)
+    column = coding.Column(0, 1, 4, "number", *TINY)
     shares = column.shares(np.array([[0.0], [1.0], [math.nan], [-math.inf]]))
     assert ((shares >= 0) & (shares <= 1)).all()
     with warnings.catch_warnings():
@@ -66,6 +66,21 @@ def lists_with_declared_categories(scene: Scene) -> None:
         except errors.InvalidValue as refused:
             raise AssertionError("the lengths of rows decide") from refused
         assert not any("number of columns" in each for each in model.guarantee_.assumptions)
+
+
+never_asked = replacing(fitting, "_chosen", lambda name, kind, given: {})
+
+
+@mend(11, "a purchase that is not made", twin=never_asked)
+def purchase_that_is_not_made(scene: Scene) -> None:
+    """An estimator that buys no number of rows refuses to; it did as if nothing had been asked."""
+    kinds = {"age": Column("integer", bounds=(0, 9)), "sick": Column("category", categories=("no", "yes"))}
+    (scene.path / "rows.csv").write_text("age,sick\n1,no\n")
+    Ledger.open(scene.path / "books.db", Budget(1.0)).close()
+    given = {"schema": Schema(kinds), "target": "sick", "epsilon": 1.0, "ledger": scene.path / "books.db"}
+    for model in ("naive-bayes", "decision-tree", "random-trees"):
+        with pytest.raises(errors.InvalidValue, match="buy_population"):
+            fitting.plan_fit(scene.path / "rows.csv", model=model, buy_population=True, **given)
 
 
 def _all_pairs(rounds: Rounds) -> Any:

@@ -32,8 +32,12 @@ FITS: dict[str, tuple[type, dict[str, Any], float]] = {
     "disjoint trees": (RandomTrees, {"data": "disjoint", "trees": 4}, 1.0),
     "boosting": (GradientBoosting, BOOSTED, 0.99),
     "boosting, all bought": (GradientBoosting, {"population": "dp", "bounds": "dp", "rounds": 2}, 0.99),
+    "boosting three classes": (GradientBoosting, {**BOOSTED, "classes": [0, 1, 5]}, 0.5),
+    "boosting a number": (
+        GradientBoosting, {**BOOSTED, "task": "regression", "target_bounds": (0, 1), "classes": None}, 0.99,
+    ),
     "boosting in pairs": (GradientBoosting, {**BOOSTED, "interactions": 1}, 0.8),
-}
+}  # fmt: skip
 """The estimator, its settings, and how near some neighbours must come to a sensitivity."""
 
 _RANDOM = np.random.default_rng(3)

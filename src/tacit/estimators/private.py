@@ -168,6 +168,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Whether ``fit`` needs a target."""
     fits_without_noise: ClassVar[bool] = False
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
+    buys_population: ClassVar[bool] = False
+    """Whether ``population="dp"`` is allowed, which buys the number of rows."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have ``score``, where a mixin brings one, say that no guarantee covers it."""

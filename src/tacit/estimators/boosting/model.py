@@ -121,6 +121,7 @@ class GradientBoosting(PrivateEstimator):
 
     title = "gradient boosting"
     fits_without_noise = True
+    buys_population = True
     released = (
         "effects_", "intercept_", "coding_", "pairs_", "rounds_", "classes_", "target_bounds_",
         "n_features_in_", "feature_names_in_",

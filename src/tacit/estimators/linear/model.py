@@ -69,6 +69,7 @@ class LinearModel(PrivateEstimator):
     """Base of the private linear models: scores xᵀθ + constant, with noise at one of several places."""
 
     fits_without_noise = True
+    buys_population = True
     released: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
         "n_features_in_", "feature_names_in_",
