@@ -15,6 +15,7 @@ from tacit import Budget, Column, Ledger, Schema, errors
 from tacit.estimators import DecisionTree, GradientBoosting, NaiveBayes, RandomTrees, bayes, coding, private
 from tacit.estimators.bayes import count_weight
 from tacit.estimators.boosting.rounds import Rounds
+from tacit.estimators.boosting.splits import Splits, category_splits
 from tacit.estimators.trees import decision, growing
 from tacit.estimators.trees.criteria import sensitivity
 from tacit.jobs import fitting
@@ -135,3 +136,21 @@ def steps_of_the_grid(scene: Scene) -> None:
             row = sensitivity(criterion, 2, 4, 1000)
             steps = times * _grid.in_steps(row, select._exponent) + 2 * min(times, 2 * growing.MOST_NODES)
             assert Fraction(select.epsilon) / select._rate() >= steps
+
+
+def _by_product(splits: Splits, cells: Any) -> Any:
+    return (splits.signs @ cells) * splits.weights[:, None]
+
+
+@mend(15, "sums of very many categories", twin=replacing(Splits, "summed", _by_product))
+def sums_of_many_categories(scene: Scene) -> None:
+    """Each category against the mean of all is off by two roundings, however many categories there are."""
+    many = 3000
+    cells = np.full((many + 1, 1), 1000.0)
+    cells[0] = 2.0**52
+    found = category_splits(many, centred=True).summed(cells)
+    exact = 2**52 - Fraction(2**52 + 1000 * (many - 1), many)
+    assert abs(Fraction(float(found[0, 0])) - exact) <= 2
+    few = category_splits(5, centred=True)
+    values = np.arange(12.0).reshape(6, 2)
+    np.testing.assert_allclose(few.summed(values), few.matrix @ values, atol=1e-12)
