@@ -284,7 +284,7 @@ def test_a_unit_beside_times_is_still_itself(tmp_path: Path) -> None:
 
 def everything(connection: Any, view: str, paths: Any, names: Any) -> Any:
     """The twin: all columns of a file are read, declared or not."""
-    return connection.read_parquet(list(paths)), {name: name for name in names}
+    return files.Part(connection.read_parquet(list(paths)), {name: name for name in names})
 
 
 @mend(

@@ -171,8 +171,8 @@ def shrink_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def unshrunk(cell: Any, rows: Any, most: int, block: Any, *, shared: bool) -> Any:
         return everything(cell, rows, 10**6, block, shared=shared)
 
-    weight = measure._weight
-    monkeypatch.setattr(measure, "_weight", lambda rows, most: weight(rows, 10**6))
+    weight = measure.weight
+    monkeypatch.setattr(measure, "weight", lambda rows, most: weight(rows, 10**6))
     monkeypatch.setattr(measure, "_shrunk", unshrunk)
 
 

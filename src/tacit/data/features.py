@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue
 
-__all__ = ["Features", "Known", "box", "known"]
+__all__ = ["Features", "Known", "box", "declared_width", "known"]
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,20 @@ def box(bounds: Any, width: int) -> tuple[NDArray[np.float64], NDArray[np.float6
         raise InvalidValue("bounds", bounds, f"{requirement}, of which there are {width}") from None
     if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower < upper).all()):
         raise InvalidValue("bounds", bounds, "finite, lower below upper")
+    if not (lower / 2 < upper / 2).all():
+        raise InvalidValue("bounds", bounds, "so far apart that their halves differ", "Change the scale.")
     return lower, upper
+
+
+def declared_width(bounds: Any, categories: Any = None) -> int | None:
+    """The number of features that bounds or categories declare, None where they declare none.
+
+    >>> declared_width((0, [1, 2])), declared_width((0, 1), [None, 3, None]), declared_width((0, 1))
+    (2, 3, None)
+    """
+    if isinstance(categories, Sequence) and not isinstance(categories, (str, bytes)):
+        return len(categories)
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence):
+        return None
+    shapes = {np.shape(bound) for bound in bounds} - {()}
+    return shapes.pop()[0] if len(shapes) == 1 else None

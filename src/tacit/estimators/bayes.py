@@ -73,14 +73,14 @@ def count_weight(cells: tuple[int, ...], numbers: int, norm: int) -> float:
     A = Σ 1/s. It enters the log-odds of a row m − 1 times, and the moments through their division by
     it: D = (m − 1)² + 1 + g/2 for numbers spread over their bounds; a cell enters with s² (a cell holds
     1/s of the class) and a pair of moments with 1/v + 1/2v², 7.5 at the variance v = 1/3. The error is
-    R²·(D/(w² + A) + Σ s² + 7.5g); the minimum is looked up. Without moments it is at w = 0: by the power-mean
-    inequality Σ s² ≥ m³/A², so the sums over cells already tell enough. Weights are multiples of 1/32, and
-    weighted counts exact.
+    R²·(D/(w² + A) + Σ s² + 7.5g); the minimum is looked up among multiples of 1/32, for which w times a
+    count is exact in float64, so that one row more adds w and no rounding. Without moments it is at w = 0: by
+    the power-mean inequality Σ s² ≥ m³/A², so the sums over cells already tell enough.
 
     >>> count_weight((17, 9, 16), 0, 2), round(count_weight((), 8, 2), 2)
     (0.0, 0.97)
     """
-    tried = np.arange(129) / 32.0
+    tried = np.arange(129) / 32
     known = sum(1 / size for size in cells)
     rest = sum(size**2 for size in cells) + 7.5 * numbers
     times = max(len(cells) - 1, 0) ** 2 + (1 + numbers / 2 if numbers else 0)

@@ -59,10 +59,10 @@ class Column:
     def shares(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
         """How far a number, clipped to its bounds, is from lower to upper: 0 to 1; missing is the middle."""
         values = np.asarray(matrix[:, self.first], dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             low, high = np.float64(self.lower) / 2, np.float64(self.upper) / 2
             found = (np.clip(values, self.lower, self.upper) / 2 - low) / (high - low)
-        return np.clip(np.where(np.isfinite(values), found, 0.5), 0.0, 1.0)
+        return np.clip(np.where(np.isfinite(values) & np.isfinite(found), found, 0.5), 0.0, 1.0)
 
     def _largest(self, matrix: NDArray[Any]) -> Codes:
         best = np.zeros(len(matrix))

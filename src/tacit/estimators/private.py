@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
 from tacit.data import given
-from tacit.data.features import Features
+from tacit.data.features import Features, declared_width
 from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
 from tacit.estimators.telling import refused_copy, tell_once, telling
@@ -168,6 +168,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Whether ``fit`` needs a target."""
     fits_without_noise: ClassVar[bool] = False
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
+    buys_population: ClassVar[bool] = False
+    """Whether ``population="dp"`` is allowed, which buys the number of rows."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
@@ -192,7 +194,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _declared_width(self) -> int | None:
         """The number of features that the parameters declare, None where they declare none."""
-        return None
+        return declared_width(getattr(self, "bounds", None), getattr(self, "categories", None))
 
     def _usual_label(self) -> str:
         """What the ledger calls the charge if no ``label`` was given."""

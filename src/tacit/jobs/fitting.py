@@ -259,6 +259,8 @@ def _chosen(name: str, kind: type[PrivateEstimator], given: Mapping[str, Any]) -
     for option in ("interval_share", "noise"):
         if option in found and option not in known:
             raise InvalidValue(option, found[option], f"left out for {name}")
+    if found.get("population") == "dp" and not kind.buys_population:
+        raise InvalidValue("buy_population", True, f"left out for {name}", "It buys no number of rows.")
     return {option: value for option, value in found.items() if option in known}
 
 

@@ -121,6 +121,7 @@ class GradientBoosting(PrivateEstimator):
 
     title = "gradient boosting"
     fits_without_noise = True
+    buys_population = True
     released = (
         "effects_", "intercept_", "coding_", "pairs_", "rounds_", "classes_", "target_bounds_",
         "n_features_in_", "feature_names_in_",
@@ -197,12 +198,6 @@ class GradientBoosting(PrivateEstimator):
             return Residuals(0, bound)
         classes = len(declared_classes(self.classes))
         return Residuals(classes, bound * (math.sqrt(2) if classes > 2 else 1.0))
-
-    def _declared_width(self) -> int | None:
-        if self.bounds is None or isinstance(self.bounds, str) or not isinstance(self.bounds, Sequence):
-            return None
-        shapes = {np.shape(bound) for bound in self.bounds} - {()}
-        return shapes.pop()[0] if len(shapes) == 1 else None
 
     def _carry_out(self, recipe: BoostingRecipe, rows: PrivateRows, source: Source) -> None:
         plan = recipe.rounds

@@ -147,8 +147,9 @@ class Rounds:
 
     @cached_property
     def candidates(self) -> tuple[tuple[int, int], ...]:
-        """All pairs of columns, where pairs are asked for."""
-        return tuple(itertools.combinations(range(len(self.layout.cells)), 2)) if self.pairs else ()
+        """All pairs of columns, where pairs are asked for; a category of one value has nothing to split."""
+        able = [column for column in range(len(self.layout.cells)) if self.layout.side(column) > 1]
+        return tuple(itertools.combinations(able, 2)) if self.pairs else ()
 
     @property
     def chosen(self) -> int:

@@ -31,6 +31,8 @@ class Splits:
 
     signs: Array
     weights: Array
+    centred: bool = False
+    """Whether the splits are those of :func:`category_splits`, each cell against the mean of all."""
 
     @cached_property
     def matrix(self) -> Array:
@@ -50,8 +52,11 @@ class Splits:
         """A times the sums in the cells, (splits, outputs).
 
         Where these are whole numbers, so are the sums over splits, exactly, before the one product with a
-        weight.
+        weight. K times the sum of one of K categories might be no float64: there the mean of all is taken
+        off instead, with two roundings.
         """
+        if self.centred:
+            return np.asarray(cells[:-1] - cells[:-1].sum(axis=0) / len(self.signs))
         return np.asarray((self.signs @ cells) * self.weights[:, None])
 
     def effects(self, values: Array) -> Array:
@@ -92,7 +97,7 @@ def category_splits(cells: int, *, centred: bool) -> Splits:
     """
     signs = cells * np.eye(cells) - 1.0 if centred else np.eye(cells)
     weights = np.full(cells, 1.0 / cells if centred else 1.0)
-    return Splits(np.column_stack([signs, np.zeros(cells)]), weights)
+    return Splits(np.column_stack([signs, np.zeros(cells)]), weights, centred)
 
 
 def pair_splits(layout: Layout, first: int, second: int, weight: float) -> Splits:

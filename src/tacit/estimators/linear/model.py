@@ -69,6 +69,7 @@ class LinearModel(PrivateEstimator):
     """Base of the private linear models: scores xᵀθ + constant, with noise at one of several places."""
 
     fits_without_noise = True
+    buys_population = True
     released: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
         "n_features_in_", "feature_names_in_",
@@ -245,12 +246,6 @@ class LinearModel(PrivateEstimator):
                 "Preprocessor before. Or buy them with a part of ε: bounds='dp'.",
             )
         return Space.of(lower, upper, norm, intercept=intercept)
-
-    def _declared_width(self) -> int | None:
-        if self.bounds is None or isinstance(self.bounds, str) or not isinstance(self.bounds, Sequence):
-            return None
-        shapes = {np.shape(bound) for bound in self.bounds} - {()}
-        return shapes.pop()[0] if len(shapes) == 1 else None
 
     def _usual_label(self) -> str:
         return f"{type(self).__name__} with noise in the {self._noise().name}"

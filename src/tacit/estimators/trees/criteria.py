@@ -29,6 +29,11 @@ classes · most (times log₂(classes · most) for entropy), each of which is ro
 off by at most e = 2^−52 · (parts + classes + 3) · z, and the change of a score from one neighbour to the
 other by 2e. Selection only looks at differences of scores, so a common shift by 2e makes all changes go one
 way again: the sensitivity is enlarged by 4e.
+
+Selection rounds scores to a grid of g ≤ 2^−21 of the sensitivity that it is told. At a node where j rows come
+or go, scores then move by at most j·(Δ + 4e)/g + 2 steps against each other: one more step down and one more
+up. For all nodes of a level, and for rows that come and go, that is one allowance for each node, not one in
+all: :func:`level_sensitivity` adds them, 2 steps for each row or, where these are fewer, for each choice.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CRITERIA", "MOST", "gain", "score", "sensitivity"]
+__all__ = ["CRITERIA", "MOST", "gain", "level_sensitivity", "score", "sensitivity"]
 
 Array = NDArray[np.float64]
 
@@ -96,3 +101,15 @@ def sensitivity(criterion: str, classes: int, parts: int, most: int) -> float:
     exact = {"entropy": bits + 1 / math.log(2), "gini": 2.0, "max": 1.0}[criterion]
     size = parts * classes * most * {"entropy": bits, "gini": 1.0, "max": 0.0}[criterion]
     return exact + 4 * 2.0**-52 * (parts + classes + 3) * size
+
+
+def level_sensitivity(rows: float, of_a_row: float, choices: int) -> float:
+    """How far so many rows, added or removed, move scores at all nodes of a level, the grid included.
+
+    With S = rows · of_a_row · (1 + r·2^−19), r ≤ 2^19 being the allowances of two steps, 2r·g ≤ r·2^−20·S is
+    less than what was added. ``choices`` bounds the nodes of a level that split.
+
+    >>> level_sensitivity(1.0, 2.0, 1000)
+    2.0000038...
+    """
+    return rows * of_a_row * (1 + min(rows, 2.0 * choices) * 2.0**-19)

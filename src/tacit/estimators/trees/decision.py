@@ -22,7 +22,7 @@ from tacit.estimators.counting import deviation_of, moved
 from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.trees import drawing, growing
-from tacit.estimators.trees.criteria import CRITERIA, MOST, gain, sensitivity
+from tacit.estimators.trees.criteria import CRITERIA, MOST, gain, level_sensitivity, sensitivity
 from tacit.estimators.trees.structure import Array, Tree
 from tacit.mechanisms import Gaussian, Laplace, PermuteAndFlip
 from tacit.models.description import Description, Weight
@@ -167,7 +167,8 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         splits: PermuteAndFlip | Noise
         leaves: Noise
         if choice == "exponential":
-            moves = rows[0] * sensitivity(criterion, classes, max(coding.cells), most)
+            of_a_row = sensitivity(criterion, classes, max(coding.cells), most)
+            moves = level_sensitivity(rows[0], of_a_row, growing.MOST_NODES)
             splits = PermuteAndFlip(moves, share * public.epsilon / depth, monotone=True)
             leaves = Laplace(rows[0], epsilon=public.epsilon - share * public.epsilon)
             how = f"splits chosen as if scores moved by {moves:.4g}"

@@ -78,8 +78,9 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     that. Disjoint rows are those that each row draws for itself, at random. The number of rows that are
     classified right moves by 1, for every sharpness in the same direction (a replaced row counts as one
     removed and one added).
-    Event: one ``Laplace`` or ``Gaussian`` for all leaves, composed with one ``Pure`` (permute-and-flip) for
-    the sharpness.
+    The sizes of the classes move by 1 in ℓ1 (2 where a row is replaced).
+    Event: one ``Laplace`` for the sizes of the classes, one ``Laplace`` or ``Gaussian`` for all leaves, and
+    one ``Pure`` (permute-and-flip) for the sharpness, composed.
 
     ``epsilon``, ``delta``
         the whole cost of ``fit``. ``epsilon=math.inf`` fits without noise.

@@ -278,7 +278,8 @@ def _proved(
             break
     if recording.disturbed and DISTURBED not in _TOLD:
         _TOLD.add(DISTURBED)
-        warnings.warn(DISTURBED, RuntimeWarning, stacklevel=2)
+        named = f" It was: {recording.others}." if recording.others else ""
+        warnings.warn(DISTURBED + named, RuntimeWarning, stacklevel=2)
 
     def tiny(size: int) -> Recording:
         some, other = zeros((inputs, targets), size)

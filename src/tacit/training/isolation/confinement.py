@@ -77,12 +77,14 @@ def no_dispatch_modes() -> Any:
 class Confinement:
     """Watches and refuses, within, what leaves the recorded thread.
 
-    ``fault``: the refusal, kept in case that model or loss catch it. ``disturbed``: another thread ran.
+    ``fault``: the refusal, kept in case that model or loss catch it. ``disturbed``: another thread ran;
+    ``others`` are the names of such threads.
     """
 
     def __init__(self, *, reading: bool) -> None:
         self.fault: Exception | None = None
         self.disturbed = False
+        self.others = ""
         self._reading = reading
 
     def __enter__(self) -> Confinement:
@@ -101,8 +103,9 @@ class Confinement:
         # Model code that took the guards away may have left the recorded thread without their notice.
         tampered = _PASSES.get(me) is not self or not _SWITCHES.closed
         if now or self._clocks:
-            self.disturbed = any(value != self._clocks.get(thread) for thread, value in now.items())
-            self.disturbed |= not self._clocks.keys() <= now.keys()
+            ran = [thread for thread, value in now.items() if value != self._clocks.get(thread)]
+            self.others = _names(ran)
+            self.disturbed = bool(ran) or not self._clocks.keys() <= now.keys()
         self.disturbed |= tampered
         with _LOCK:
             if self._before is None:
@@ -165,6 +168,12 @@ def _clocks(me: int) -> dict[int, Any]:
             elif not _trusted(thread):
                 found[ident] = _clock(thread)
     return found
+
+
+def _names(idents: list[int]) -> str:
+    """The names of these threads, for people."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    return ", ".join(sorted(names.get(ident, "a thread of C code") for ident in idents))
 
 
 def _began_in(frame: Any) -> str:

@@ -198,6 +198,11 @@ class Recording(TorchDispatchMode):
         """Whether another thread ran during the pass, and may have computed with its examples."""
         return self._confinement.disturbed
 
+    @property
+    def others(self) -> str:
+        """The names of threads that ran during the pass."""
+        return self._confinement.others
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         _, view, makes, empty, writes, draws = KINDS.get(id(func)) or kind(func)
         with no_function_modes():
