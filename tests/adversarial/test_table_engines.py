@@ -176,6 +176,7 @@ def test_no_value_makes_a_question_fail(
         assert answered or (way, name) == ("duckdb", "ns Europe/Paris"), name
 
 
+@pytest.mark.usefixtures("untyped")
 def test_text_that_is_not_utf8(registered_maker: Any, opened: Callable[..., Table]) -> None:
     values = undecodable(b"\xff", b"ok", b"\xc3", b"\xed\xa0\x80", b"a\x80")
     for make in (lambda table: table, registered_maker):
@@ -216,6 +217,7 @@ WRAPPED = {
 """Values that the engine reads otherwise, or not at all, as codes, as runs or under another name."""
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("wrap", [coded, named, in_runs])
 def test_values_under_a_wrapping(opened: Callable[..., Table], wrap: Any) -> None:
     made_only_of_valid_ones = wrap is in_runs
@@ -236,6 +238,7 @@ def under_a_wrapping(scene: Scene) -> None:
         assert ask_everything(opened, lambda table: table, coded(WRAPPED["zoned"]))
 
 
+@pytest.mark.usefixtures("untyped")
 def test_identifiers_can_be_declared_as_anything_that_text_can(
     opened: Callable[..., Table], duckdb_maker: Any
 ) -> None:

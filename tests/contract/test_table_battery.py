@@ -63,8 +63,9 @@ def check_charged_first(name: str, folder: Path, ask: Callable[..., Any] = asks)
 
     def opened(location: Path, epsilon: float) -> tuple[tables.Table, Ledger]:
         ledger = Ledger.open(
-            location, budget=Budget(epsilon, delta), unit=question.unit, relation=question.relation
-        )
+            location, budget=Budget(epsilon, delta), unit=question.unit, relation=question.relation,
+            filter="renyi" if question.concentrated else None,
+        )  # fmt: skip
         table = question.opened(case.data, ledger)
         run = table.source.run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from sklearn import linear_model as plain
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -39,6 +41,13 @@ def data(size: int = 400, seed: int = 1) -> tuple[Any, Any]:
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(size, 2))
     return x, (x[:, 0] + 0.3 * generator.normal(size=size) > 0).astype(int)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_threads_left() -> Iterator[None]:
+    """The threads of joblib's pool would disturb, in this process, tests of training that follow."""
+    yield
+    get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.fixture

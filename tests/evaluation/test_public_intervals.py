@@ -119,7 +119,7 @@ def test_gaps_of_public_groups_are_those_of_shares() -> None:
 
 
 def test_calibration_error_of_few_positives_covers() -> None:
-    """Of 877 rows with 8 % positives, 250 samples; 93 % held before the level was raised, mostly from below."""
+    """Of 877 rows with 8 % positives, 250 samples; 93 % held before the level was raised, mostly below."""
     rng = np.random.default_rng(8)
     model = LogisticRegression().fit([[-1.0], [1.0], [3.0]], [0, 0, 1])
     model.coef_, model.intercept_ = np.array([[1.2]]), np.array([-2.5])

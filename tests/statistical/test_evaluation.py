@@ -186,7 +186,8 @@ class Evaluating:
             return (noisy or Often)(sound(*given), runs, self.less)
 
         def vector(task: Any, released: np.ndarray, free: Any, *rest: Any) -> np.ndarray:
-            assert not free, "a figure without noise"
+            assert not free.figures, "a figure without noise"
+            assert not free.ends, "an interval without noise"
             return released
 
         with pytest.MonkeyPatch.context() as patch:

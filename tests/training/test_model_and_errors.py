@@ -120,22 +120,28 @@ def test_replace_batchnorm() -> None:
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_reducing_loss_refused(reduction: str) -> None:
-    with pytest.raises(InvalidValue, match='reduction="none"'):
-        clipped_gradient_sum(
-            nn.Linear(3, 2),
-            nn.CrossEntropyLoss(reduction=reduction),
-            torch.randn(1, 3),
-            torch.zeros(1).long(),
-            1.0,
-        )
+def test_reducing_modules_are_taken_by_example(reduction: str) -> None:
+    """As by the Trainer; a function that reduces is refused, whatever the number of examples."""
+    model, inputs, targets = nn.Linear(3, 2), torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    each, norms = clipped_gradient_sum(model, nn.CrossEntropyLoss(reduction="none"), inputs, targets, 1.0)
+    found, same = clipped_gradient_sum(model, nn.CrossEntropyLoss(reduction=reduction), inputs, targets, 1.0)
+    assert torch.equal(norms, same)
+    assert all(torch.equal(each[name], found[name]) for name in each)
+
+    def reducing(outputs: Any, aims: Any) -> Any:
+        return getattr(nn.CrossEntropyLoss(reduction="none")(outputs, aims), reduction)()
+
+    for size in (1, 4):
+        with pytest.raises(InvalidValue, match='reduction="none"'):
+            clipped_gradient_sum(model, reducing, inputs[:size], targets[:size], 1.0)
 
 
 def test_reducing_loss_refused_on_the_fallback() -> None:
     with pytest.raises(InvalidValue, match='reduction="none"'):
         clipped_gradient_sum(
-            nn.Bilinear(2, 2, 2), nn.CrossEntropyLoss(), (torch.randn(4, 2),) * 2, torch.zeros(4).long(), 1.0
-        )
+            nn.Bilinear(2, 2, 2), lambda out, aims: nn.CrossEntropyLoss(reduction="none")(out, aims).mean(),
+            (torch.randn(4, 2),) * 2, torch.zeros(4).long(), 1.0,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, -1.0, float("nan"), float("inf"), "1"])

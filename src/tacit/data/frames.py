@@ -65,9 +65,11 @@ class Frame:
     """Its values, of that type."""
     taken: Callable[[Sequence[int]], Frame] = field(repr=False)
     """A frame of the columns at these places, read in one piece; later changes do not reach it."""
-    untyped: Callable[[int], bool] = lambda place: False
+    untyped: Callable[[int], bool] = field(default_factory=lambda: lambda place: False, repr=False)
     """Whether the column at a place holds objects, of which each has its own type."""
-    absent: Callable[[int], pa.Array] = field(default=lambda place: pa.nulls(0, pa.bool_()), repr=False)
+    absent: Callable[[int], pa.Array] = field(
+        default_factory=lambda: lambda place: pa.nulls(0, pa.bool_()), repr=False
+    )
     """Which values of such a column are missing: None, NaN and the like, and blank text."""
 
 

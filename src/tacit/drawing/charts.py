@@ -18,10 +18,11 @@ import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure as Figure
+from matplotlib.figure import SubFigure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-__all__ = ["Chart", "Figure", "Panel", "figure_of"]
+__all__ = ["Chart", "Panel", "figure_of"]
 
 BLUE, SKY, INK, SOFT, LINE, PAPER = "#0072B2", "#56B4E9", "#222222", "#555555", "#dddddd", "#ffffff"
 WIDE, NARROW = 7.6, 3.9

@@ -97,8 +97,8 @@ def evaluate(
 
     Intervals are found by simulation from the noisy counts alone: other rows from the same source, and the
     noise again. They take rows as independent. An r² whose interval has no lower end, as the noise on the
-    spread of the targets is as large as that spread, is None: it is not determined at this ε. Calibration error and gaps, which noise pushes up, are
-    corrected by the median of the simulated error.
+    spread of the targets is as large as that spread, is None: it is not determined at this ε. Calibration
+    error and gaps, which noise pushes up, are corrected by the median of the simulated error.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> x = np.linspace(-3, 3, 2000)[:, None]

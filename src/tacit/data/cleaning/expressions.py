@@ -175,8 +175,11 @@ def state(missing: ir.BooleanValue, parsed: ir.Value, column: Column) -> ir.Inte
     if coded(column):
         branches.append((bounded(parsed, replace(column, other=None, missing=None)).isnull(), 2))
     elif column.bounds is not None:
-        value = parsed.floor() if column.type == "integer" and parsed.type().is_floating() else parsed
-        branches.append(((value < column.bounds[0]) | (value > column.bounds[1]), 2))
+        lower, upper = column.bounds
+        value = parsed
+        if column.type == "integer" and parsed.type().is_floating():
+            value = clip(parsed, lower - 1, upper + 2).floor()  # Engines fail on the floor of infinity.
+        branches.append(((value < lower) | (value > upper), 2))
     return ibis.cases(*((yes, ibis.literal(place, "int8")) for yes, place in branches), else_=0).cast("int8")
 
 

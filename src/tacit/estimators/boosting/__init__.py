@@ -36,3 +36,5 @@ functions were released, and may be published and plotted; ``tacit report`` draw
 ``interactions=3`` adds three pairs of columns, chosen by noisy sums over all pairs, for a tenth of the
 budget. On Adult that gained nothing up to ε = 2 (``benchmarks/results/classical.md``).
 """
+
+__all__: list[str] = []

@@ -109,6 +109,7 @@ class Rounds:
 
     @property
     def pure(self) -> bool:
+        """Whether δ is 0, so that the noise is Laplace."""
         return self.delta == 0
 
     @property

@@ -19,7 +19,7 @@ def nodes(
     tree: Tree, coding: Coding, counts: NDArray[Any], shares: NDArray[Any], labels: Sequence[Any],
     names: Sequence[str], node: int = 0,
 ) -> Node:  # fmt: skip
-    """A node and all below it, to be drawn. ``counts`` are noisy, ``shares`` what was made of them."""
+    """A node and all below it, to be drawn. ``counts`` are noisy, ``shares`` follow from them."""
     best = int(np.argmax(shares[:, node]))
     found = Node(str(labels[best]), float(shares[best, node]), float(counts[:, node].sum()))
     below = tree.children(node)
@@ -41,7 +41,7 @@ def nodes(
 def nested(
     drawn: Node, tree: Tree, counts: NDArray[Any], shares: NDArray[Any], labels: Sequence[Any], node: int = 0
 ) -> dict[str, Any]:
-    """A node and all below it as dictionaries. ``rows`` are noisy counts, ``shares`` what was made of them."""
+    """A node and all below it as dictionaries. ``rows`` are noisy counts, ``shares`` follow from them."""
     found: dict[str, Any] = {
         "class": labels[int(np.argmax(shares[:, node]))],
         "shares": {str(label): float(share) for label, share in zip(labels, shares[:, node], strict=True)},
