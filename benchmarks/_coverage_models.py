@@ -1,4 +1,4 @@
-"""Intervals of evaluations and of coefficients: the truth is that of the population the rows are drawn from."""
+"""Intervals of evaluations and of coefficients: the truth is that of the population behind the rows."""
 
 from __future__ import annotations
 
@@ -205,7 +205,8 @@ def coefficients() -> Iterator[Case]:
         ("coefficients, linear regression", least_squares, measured_rows, SLOPES, "skewed"),
         ("coefficients, logistic regression", logistic, decided_rows, ODDS, "rare class"),
     ):
-        for number, epsilon, delta in ((500, 1.0, 0.0), (2000, 1.0, 1e-6), (20_000, 0.2, 0.0), (20_000, 1.0, 0.0)):
+        sizes = ((500, 1.0, 0.0), (2000, 1.0, 1e-6), (20_000, 0.2, 0.0), (20_000, 1.0, 0.0))
+        for number, epsilon, delta in sizes:
             for twisted in (False, True):
                 kind = odd if twisted else "even"
                 setting = f"n = {number}, {kind}, ε = {epsilon:g}" + (f", δ = {delta:g}" if delta else "")
