@@ -11,10 +11,10 @@ with the examples, and what runs with PyTorch's dispatch switched off, it cannot
 - threads that were there before are watched by their processor time. One that ran may have computed with the
   examples: the pass is ``disturbed``, and proves nothing.
 
-Threads of IPython, of progress bars, of data loaders, of pytest-xdist and of tacit itself are trusted to do
-their own work only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no orders from model
-code. A program that has other threads of its own and knows that they leave the examples alone says so with
-:func:`trusting_threads`, as ``Trainer(threads="trusted")`` does.
+Threads of IPython, of progress bars, of data loaders, of Spark, of pytest-xdist and of tacit itself are trusted
+to do their own work only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no orders from
+model code. A program that has other threads of its own and knows that they leave the examples alone says so
+with :func:`trusting_threads`, as ``Trainer(threads="trusted")`` does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ _ADDRESSES = {
     "ctypes.cdata", "ctypes.cdata/buffer", "ctypes.string_at", "ctypes.wstring_at", "ctypes.call_function",
     "ctypes.PyObj_FromPtr",
 }  # fmt: skip
-_TRUSTED = ("tacit.", "ipykernel.", "IPython.", "zmq.", "tornado.", "tqdm.", "torch.utils.data.", "execnet.")
+_TRUSTED = (
+    "tacit.", "ipykernel.", "IPython.", "zmq.", "tornado.", "tqdm.", "torch.utils.data.", "execnet.",
+    "pyspark.", "py4j.",
+)  # fmt: skip
 THREADS = ("watched", "trusted")
 
 _PASSES: dict[int, Confinement] = {}
@@ -198,7 +201,8 @@ def _trusted(thread: threading.Thread) -> bool:
     if thread in _KNOWN:
         return True
     target = getattr(thread, "_target", None)
-    made = (type(thread).__module__, getattr(target, "__module__", None) or "")
+    owner = type(getattr(target, "__self__", None)).__module__
+    made = (type(thread).__module__, getattr(target, "__module__", None) or "", owner)
     known = any(each.startswith(_TRUSTED) for each in made) or thread in _noise_threads()
     if known:
         _KNOWN.add(thread)
