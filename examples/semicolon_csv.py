@@ -4,8 +4,8 @@ The file has semicolons between values, decimal commas, text in Latin-1, columns
 is made up here, so that the example needs no other file: patients of a clinic, and whether they came back
 within a year. ``tacit schema init`` finds out how the file is written and what its columns are, and leaves
 the bounds open, since bounds that were read from the rows would give somebody away. A person fills them in
-from common sense; that is the only edit. All other steps are commands, shown as they are typed; a fifth of
-the rows is set aside to test the model on.
+from common sense; that is the only edit. All other steps are commands, shown as they are typed; a fifth of the
+rows is set aside to test the model on.
 
 Prints the commands and what they say, and writes clinic.csv, clinic.toml, clinic.db, clinic.tacit and
 clinic.html to out/.
