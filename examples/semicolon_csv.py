@@ -2,13 +2,13 @@
 
 The file has semicolons between values, decimal commas, text in Latin-1, columns of yes and no, and gaps. It
 is made up here, so that the example needs no other file: patients of a clinic, and whether they came back
-within a year. ``tacit schema init`` finds out how the file is written and what its columns are, and leaves
-the bounds open, since bounds that were read from the rows would give somebody away. A person fills them in
-from common sense; that is the only edit. All other steps are commands, shown as they are typed; a fifth of
-the rows is set aside to test the model on.
+within a year; and a second file of other patients, to test the model on. ``tacit schema init`` finds out how
+the file is written and what its columns are, and leaves the bounds open, since bounds that were read from the
+rows would give somebody away. A person fills them in from common sense; that is the only edit. All other
+steps are commands, shown as they are typed.
 
-Prints the commands and what they say, and writes clinic.csv, clinic.toml, clinic.db, clinic.tacit and
-clinic.html to out/.
+Prints the commands and what they say, and writes clinic.csv, clinic-others.csv, clinic.toml, clinic.db,
+clinic.tacit and clinic.html to out/.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ BOUNDS = {
 MISSING = 0.05
 
 
-def raw_file(path: Path) -> None:
+def raw_file(path: Path, seed: int) -> None:
     """Write patients as a spreadsheet would: semicolons, decimal commas, Latin-1, gaps."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     age = rng.integers(18, 95, ROWS)
     height = rng.normal(171, 9, ROWS)
     pressure = rng.normal(105 + age / 2.5, 11)
@@ -82,7 +82,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     seed = [] if options.random_state is None else ["--seed", str(options.random_state)]
     console = Console(highlight=False)
-    raw_file(Path(data))
+    others = str(folder / "clinic-others.csv")
+    raw_file(Path(data), 0)
+    raw_file(Path(others), 1)
 
     console.rule("What is public: the schema")
     command(console, "schema", "init", data, "--out", schema)
@@ -90,14 +92,15 @@ def main(arguments: list[str] | None = None) -> None:
     console.print(f"(In an editor: bounds of {', '.join(BOUNDS)}.)", markup=False)
     command(console, "schema", "check", schema, "--source", data)
     console.rule("What may be spent: the ledger")
-    command(console, "ledger", "init", ledger, "--epsilon", "3", "--delta", "1e-6")
+    command(console, "ledger", "init", ledger, "--epsilon", "2", "--delta", "1e-6")
+    command(console, "ledger", "init", ledger, "--epsilon", "1", "--dataset", "others")
     console.rule("Questions")
     public = ["--schema", schema, "--ledger", ledger]
     asked = ["count() by smoker", "mean(pressure) by returned"]
     command(console, "query", data, *asked, *public, "--epsilon", "0.5", *seed)
     console.rule("A model, and how good it is")
     fit = ["--target", "returned", "--model", "logistic", "--epsilon", "1.5", "--delta", "1e-6"]
-    test = ["--test-share", "0.2", "--test-epsilon", "1"]
+    test = ["--test", others, "--test-epsilon", "1", "--test-dataset", "others"]
     command(console, "fit", data, *public, *fit, *test, "--interval-share", "0.1", "--out", model, *seed)
     console.rule("The page")
     words = ["--unit-name", "patient", "--responsible", "Data office of the clinic"]

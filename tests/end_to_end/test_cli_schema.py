@@ -16,7 +16,7 @@ from tacit.cli.schema import app
 from tacit.cli.wording import as_options
 from tacit.errors import InvalidValue, TacitError
 from tacit.relations import Unit
-from tacit.schema import Column, Schema
+from tacit.schema import About, Column, Schema
 
 SECRETS = ("Zaphod", "4711.25", "8150815", "1952-03-11", "Trillian", "42-42", "hush")
 TABLE = """age,income,name,born,seen at,alive,zip.code,"we""ird",empty
@@ -83,11 +83,15 @@ def test_a_template_can_be_filled_in() -> None:
     text = run("init", "data.csv")
     text = text.replace("# population = ?\n\n# Whom", "population = 100\n\n# Whom")
     text = text.replace("# [unit]\n# column = ?\n# rows = ?", '[unit]\ncolumn = "name"\nrows = 3')
+    text = text.replace("# name = ?", 'name = "guest"').replace("# [about]", "[about]")
+    text = text.replace("# data = ?", 'data = "Guests"')
+    text = text.replace("# responsible = ?", 'responsible = "Office"')
     text = text.replace("\n# categories = [?, ?]", '\ncategories = ["a", "b"]')
     text = re.sub(r"# bounds = \[\?, \?\](?= +# dates)", "bounds = [2020-01-01, 2021-01-01]", text)
     text = text.replace("# bounds = [?, ?]", "bounds = [0, 9]")
     schema = Schema.from_toml(text)
     assert (schema.population, schema.unit) == (100, Unit("name", 3))
+    assert (schema.unit.name, schema.about) == ("guest", About("Guests", "Office"))
     assert schema["age"].bounds == (0, 9)
     assert schema["seen at"].bounds is not None
     assert schema["zip.code"].categories == ("a", "b")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.cli.lazy import COMMANDS
+from tacit.estimators.registry import ESTIMATORS
 
 NOT_FOR_HELP = ("duckdb", "ibis", "numpy", "pandas", "scipy", "sklearn", "sqlalchemy", "torch")
 
@@ -61,3 +64,18 @@ def test_a_name_that_is_no_command_is_compared_with_those_that_are() -> None:
     outcome = CliRunner().invoke(app, ["fti"])
     assert outcome.exit_code == 2
     assert "Did you mean 'fit'?" in outcome.output
+
+
+def test_the_help_of_commands_is_not_broken_at_80_columns() -> None:
+    """A line of a docstring that is longer is broken, and what is left of it stands alone in the next one."""
+    commands = [COMMANDS[name].loaded() for name in COMMANDS]
+    below = [each for command in commands for each in getattr(command, "commands", {}).values()]
+    for command in (*commands, *below):
+        _, *paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        assert max((len(line) for part in paragraphs for line in part.splitlines()), default=0) <= 78, command
+
+
+def test_fit_says_of_every_model_what_it_is_for() -> None:
+    told = COMMANDS["fit"].loaded().help or ""
+    for name in ESTIMATORS:
+        assert re.search(rf"^ +{name} {{2,}}\w+", told, flags=re.MULTILINE), name

@@ -164,10 +164,19 @@ def test_a_template_of_which_everything_is_uncommented_names_what_is_open(run: R
     Path("x.csv").write_text("a,b\n1,x\n")
     run("schema", "init", "x.csv", "--out", "x.toml").good()
     text = Path("x.toml").read_text()
-    for line in re.findall(r"^# [a-z]+ = .*\?.*$|^# \[unit\]$", text, flags=re.MULTILINE):
+    for line in re.findall(r"^# [a-z]+ = .*\?.*$|^# \[(?:unit|about)\]$", text, flags=re.MULTILINE):
         open_line = text.replace(line, line.removeprefix("# "), 1)
-        if line != "# [unit]":
+        if line not in ("# [unit]", "# [about]"):
             Path("y.toml").write_text(open_line)
             shown = run("schema", "check", "y.toml")
             assert shown.code == 2
             assert "must be filled in" in shown.err
+
+
+def test_who_checks_a_csv_is_told_how_to_count_what_does_not_fit(run: Run) -> None:
+    Path("x.csv").write_text("a,b\n1,x\n")
+    Path("x.toml").write_text("[columns.b]\ntype = 'number'\nbounds = [0, 1]\n")
+    assert "A CSV states no types" in run("schema", "check", "x.toml", "--source", "x.csv").good().out
+    shown = run("schema", "check", "x.toml", "--source", "x.csv", "--curator").good().out
+    assert "A CSV states no types" not in shown
+    assert "1 (100.0%)" in shown

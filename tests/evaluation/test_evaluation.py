@@ -483,3 +483,15 @@ def test_round_trip_through_json(kind: str) -> None:
     text = str(made)
     assert ("public rows" in text) == (kind == "public")
     assert ("differentially private" in text) != (kind == "public")
+
+
+@pytest.mark.parametrize("classes", [(0, 1), ("no", "yes")])
+def test_labels_of_another_type_than_the_classes_cost_nothing(classes: Any, tmp_path: Path) -> None:
+    X, wrong = np.zeros((4, 1)), np.array(["no", "yes", "no", "yes"])
+    y = wrong if classes == (0, 1) else np.array([0, 1, 0, 1])
+    with Ledger.open(tmp_path / "study.db", Budget(1.0)) as ledger:
+        with pytest.raises(InvalidValue, match=r"y must be stored as .*, as the declared classes are"):
+            evaluate(Given(classes=classes), X, y, epsilon=0.5, ledger=ledger)
+        with pytest.raises(InvalidValue, match=r"y must be stored as numbers"):
+            evaluate(First(), X, wrong, epsilon=0.5, target_bounds=(0, 1), ledger=ledger)
+        assert not ledger.entries()

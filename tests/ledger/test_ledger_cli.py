@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tacit import events
 from tacit.cli.ledger import app
+from tacit.cli.wording import as_options
 from tacit.errors import InvalidValue, LedgerCorrupted, LedgerExists, LedgerMissing, TacitError
 from tacit.ledger import Budget, Ledger
 from tacit.relations import Unit
@@ -181,3 +183,9 @@ def test_export_replaces_a_file_only_if_told(study: Path, folder: Path):
 @pytest.mark.parametrize("command", ["show", "verify", "export"])
 def test_a_missing_ledger(path: Path, command: str):
     assert isinstance(run(command, path).exception, LedgerMissing)
+
+
+def test_a_ledger_that_is_not_there_is_told_how_to_be_made(folder: Path):
+    told = str(run("show", folder / "none.db").exception)
+    assert re.search(r"Make one: tacit ledger init \S*none.db --epsilon 1, or in Python tacit.Ledger", told)
+    assert as_options(told, {"epsilon", "delta"}) == told

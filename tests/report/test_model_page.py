@@ -17,8 +17,9 @@ from sklearn.pipeline import Pipeline
 
 from tacit import Budget, Column, Guarantee, Ledger, Schema, events
 from tacit.data.preprocessor import Preprocessor
+from tacit.drawing import trees
 from tacit.errors import InvalidValue
-from tacit.estimators import LogisticRegression
+from tacit.estimators import DecisionTree, LogisticRegression
 from tacit.evaluation import evaluate
 from tacit.guarantee import ceiling
 from tacit.models import Description
@@ -309,3 +310,46 @@ def test_the_page_has_a_dark_a_narrow_and_a_printed_form() -> None:
     assert '"Segoe UI"' in page  # the style is not escaped
     assert '<div class="scroll"' in page  # a wide table scrolls, not the page
     assert "long_<wbr>name=<wbr>value" in page
+
+
+def grown(leaves: int = 2, transform: str = "identity") -> Any:
+    """A tree that splits by age, from 20 to 60, at a quarter; or by a category of many values."""
+    schema = Schema(
+        {
+            "age <y>": Column("number", bounds=(20, 60)),
+            "ward": Column("category", categories=tuple(f"w{place}" for place in range(leaves))),
+            "y": Column("category", categories=("no", "yes")),
+        }
+    )
+    rng = np.random.default_rng(1)
+    size = 400 * leaves
+    wards = rng.integers(leaves, size=size)
+    frame = {"age <y>": rng.uniform(20, 60, size), "ward": np.array([f"w{place}" for place in wards])}
+    late = wards % 2 == 1 if leaves > 2 else frame["age <y>"] >= (30 if transform == "identity" else 22.5)
+    maker = Preprocessor(schema, target="y", transforms={"age <y>": transform})
+    model = DecisionTree(50.0, classes=["no", "yes"], depth=1, bins=4, random_state=1)
+    model.fit(maker.fit_transform(frame), np.where(late, "yes", "no"))
+    return Pipeline([("preprocessor", maker), ("model", model)])
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.WeakPrivacy")
+@pytest.mark.parametrize(("transform", "edge"), [("identity", "30"), ("sqrt", "22.5")])
+def test_a_tree_is_drawn_and_listed_in_the_units_of_the_table(transform: str, edge: str) -> None:
+    facts = Facts.of(grown(transform=transform))
+    assert facts.description.tree is not None
+    assert trees.text(facts.description.tree).startswith(f"age <y> < {edge}: no (")
+    page = model_page(facts)
+    section = page.split("<h2>The tree</h2>")[1].split("<h2>")[0]
+    assert re.search(rf'<text [^>]*>age &lt;y&gt; ≥ {edge}: yes \(\d+ %\), \d+ rows</text>', section)
+    listed = section.split('<ul class="tree narrow">')[1]
+    assert f"<li>age &lt;y&gt; ≥ {edge}: yes (" in listed
+    assert "no number can be told from noise" in page
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.WeakPrivacy")
+def test_a_tree_with_many_leaves_is_folded_away() -> None:
+    page = model_page(Facts.of(grown(leaves=45)))
+    section = page.split("<h2>The tree</h2>")[1].split("<h2>")[0]
+    assert "<svg" not in section
+    assert "<summary>The tree of 46 leaves</summary>" in section
+    assert "<li>ward = w7: yes (" in section

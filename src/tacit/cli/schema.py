@@ -152,6 +152,8 @@ def check(
             facts["counts"] = _count(console, declared, source)
         elif ledger is not None and epsilon is not None:
             facts["shares"] = _buy(console, declared, source, ledger, dataset, (epsilon, delta), seed)
+        elif not is_parquet(files_at(source)[0]):
+            say(console, _UNSEEN)
     if console.quiet:
         show_json(facts)
 
@@ -240,6 +242,10 @@ def _compare(console: Console, schema: Schema, source: str) -> dict[str, Any]:
     return {"name": source, "undeclared_columns": more}
 
 
+_UNSEEN = (
+    "A CSV states no types: whether its values are what the schema says, --curator counts, for your eyes "
+    "only; --ledger and --epsilon buy the same with noise."
+)
 _NOT_PRIVATE = (
     "NOT PRIVATE: exact counts for the curator's eyes. Do not publish them, store them or pass them on."
 )

@@ -113,7 +113,8 @@ def listed(facts: Facts) -> list[Section]:
         interval = "" if one.low is None or one.high is None else ends((one.low, one.high))
         rows.append([one.label, number(one.value), *([interval, doubt(one, len(found))] if bounded else [])])
     header = ("feature", "value", *(("interval", "") if bounded else ()))
-    heading = f"All {'coefficients, the largest' if facts.is_linear else 'features, the strongest'} first"
+    linear = facts.is_linear
+    heading = "All coefficients, the largest first" if linear else "All features, the strongest first"
     if len(rows) <= MOST_BARS:
         return [Section(heading, table=(header, rows))]
     return [Section(heading, fold=Fold(f"The list of {len(rows)}", table=(header, rows)))]

@@ -2,8 +2,8 @@
 
 Every page of the library is made of these parts. A :class:`Summary` is the box at the top: one sentence, and
 facts for whoever reads no further. A :class:`Section` has a heading and, each if given, paragraphs, facts, a
-table, a note, a :class:`Picture`, a tree and a part that is folded away. The page is readable from 320
-pixels on, light or dark as the reader's system is, and prints in black on white with everything unfolded.
+table, a note, a :class:`Picture`, a tree and a part that is folded away. The page is readable from 320 pixels
+on, light or dark as the reader's system is, and prints in black on white with everything unfolded.
 
 >>> facts = [("What", "counts by ward"), ("ε", "0.5")]
 >>> page = render("Study", "One question.", [Section("Answers", table=(("query",), [["1 < 2"]]))],

@@ -41,7 +41,7 @@ def nodes(
 def nested(
     drawn: Node, tree: Tree, counts: NDArray[Any], shares: NDArray[Any], labels: Sequence[Any], node: int = 0
 ) -> dict[str, Any]:
-    """A node and all below it as dictionaries. ``rows`` are noisy counts, ``shares`` follow from them."""
+    """A node and all below it as dictionaries: ``rows`` are noisy, ``shares`` what was made of them."""
     found: dict[str, Any] = {
         "class": labels[int(np.argmax(shares[:, node]))],
         "shares": {str(label): float(share) for label, share in zip(labels, shares[:, node], strict=True)},
