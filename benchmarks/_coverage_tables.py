@@ -1,4 +1,4 @@
-"""Intervals of answers about tables: the truth is the statistic of the same rows, the interval is for noise."""
+"""Intervals of answers about tables: the truth is the statistic of the same rows, without the noise."""
 
 from __future__ import annotations
 
@@ -156,7 +156,9 @@ def of_people() -> Iterator[Case]:
         ("mean(x) by sex", lambda d: by_sex(d, lambda part: np.average(part.x, weights=part.w)), ENCLOSED),
     )
     for asked in fewer:
-        yield case(many, asked, (1.0, 0.0), "people with 8 rows, 2 count, skewed, ε = 1", tacit.Unit("who", 2))
+        yield case(
+            many, asked, (1.0, 0.0), "people with 8 rows, 2 count, skewed, ε = 1", tacit.Unit("who", 2)
+        )
 
 
 def price(cost: tuple[float, float]) -> str:

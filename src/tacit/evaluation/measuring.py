@@ -96,8 +96,8 @@ def evaluate(
 
     Intervals are found by simulation from the noisy counts alone: other rows from the same source, and the
     noise again. They take rows as independent. An r² whose interval has no lower end, as the noise on the
-    spread of the targets is as large as that spread, is None: it is not determined at this ε. Calibration error and gaps, which noise pushes up, are
-    corrected by the median of the simulated error.
+    spread of the targets is as large as that spread, is None: it is not determined at this ε. Calibration
+    error and gaps, which noise pushes up, are corrected by the median of the simulated error.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> x = np.linspace(-3, 3, 2000)[:, None]
@@ -307,9 +307,7 @@ def _evaluation(
         pushed = noise is not None and name.endswith((" gap", "calibration error"))
         shown = value - made.median_error(float(centre[name]), draws[name]) if pushed else value
         unknown = noise is not None and not all(map(math.isfinite, intervals[name]))
-        figures[name] = (
-            None if unknown or math.isnan(shown) else float(np.clip(shown, *tally.limits(name)))
-        )
+        figures[name] = None if unknown or math.isnan(shown) else float(np.clip(shown, *tally.limits(name)))
     blocks = tally.split(vector)
     main = next(iter(blocks.values()))
     scored = tally.kind == "two classes" and tally.scored == "probability"
