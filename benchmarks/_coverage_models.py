@@ -1,4 +1,4 @@
-"""Intervals of evaluations and of coefficients: the truth is that of the population behind the rows."""
+"""Intervals of evaluations and coefficients: the truth is that of the population that rows are drawn from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression as ExactLogistic
 
 from tacit.estimators import LinearRegression, LogisticRegression, noise
 from tacit.evaluation import evaluate
-from tacit.models.description import CONFIDENCE
 
 EXACT = "exact for shares of few rows (Clopper and Pearson 1934)"
 TAILS = "few rows have seen little of the tail: the level is raised for them"
@@ -205,8 +204,12 @@ def coefficients() -> Iterator[Case]:
         ("coefficients, linear regression", least_squares, measured_rows, SLOPES, "skewed"),
         ("coefficients, logistic regression", logistic, decided_rows, ODDS, "rare class"),
     ):
-        sizes = ((500, 1.0, 0.0), (2000, 1.0, 1e-6), (20_000, 0.2, 0.0), (20_000, 1.0, 0.0))
-        for number, epsilon, delta in sizes:
+        for number, epsilon, delta in (
+            (500, 1.0, 0.0),
+            (2000, 1.0, 1e-6),
+            (20_000, 0.2, 0.0),
+            (20_000, 1.0, 0.0),
+        ):
             for twisted in (False, True):
                 kind = odd if twisted else "even"
                 setting = f"n = {number}, {kind}, ε = {epsilon:g}" + (f", δ = {delta:g}" if delta else "")
@@ -226,5 +229,4 @@ def fitted(
         low, high = np.array([(found[key].low, found[key].high) for key in sorted(found)]).T
         held.append((low <= truth) & (truth <= high))
         widths.append(high - low)
-    assert CONFIDENCE == 0.95
     return {name: (np.concatenate(held), np.concatenate(widths))}

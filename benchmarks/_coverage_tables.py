@@ -1,4 +1,4 @@
-"""Intervals of answers about tables: the truth is the statistic of the same rows."""
+"""Intervals of answers about tables: the truth is the statistic of the same rows, without the noise."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ WHOLE = "whole numbers: the interval ends at whole noise"
 ENCLOSED = "holds for any rows: what is unknown is enclosed first (Fieller 1954; Berger and Boos 1994)"
 RANKS = "holds for any rows, ties and every convention: ends are steps whose noisy ranks were accepted"
 CONSISTENT = "the noise of a least squares estimate, bounded on a lattice"
+BOUNDED = "an estimate beyond the bounds is moved to them, which is towards the truth"
 SHOWN = "given that the key is shown; whole numbers, and never below 1"
 
 EDGES = [0, 10, 25, 50, 100]
@@ -124,7 +125,7 @@ def cases() -> Iterator[Case]:
     for number in (30, 2000):
         rows, cost = rows_of(number, skewed=True), (1.0, 0.0)
         kind = f"n = {number}, skewed, {price(cost)}"
-        known = ("mean(x)", lambda d: d.x.mean(), "")
+        known = ("mean(x)", lambda d: d.x.mean(), BOUNDED)
         yield case(rows, known, cost, f"{kind}, n public", population=number)
         what = "mean(x, bounds=dp)"
         yield Case(what, kind, partial(bought, rows, what, cost), {"": ENCLOSED}, SLOW / 2)
@@ -157,7 +158,9 @@ def of_people() -> Iterator[Case]:
     )
     people = tacit.Unit("who", 2)
     for asked in fewer:
-        yield case(many, asked, (1.0, 0.0), "people with 8 rows, 2 count, skewed, ε = 1", people)
+        yield case(
+            many, asked, (1.0, 0.0), "people with 8 rows, 2 count, skewed, ε = 1", tacit.Unit("who", 2)
+        )
 
 
 def price(cost: tuple[float, float]) -> str:

@@ -1,6 +1,6 @@
 """What the intervals that the library prints cover, and how wide they are.
 
-    python benchmarks/coverage.py [--repetitions 2000] [--only WORD]
+    python benchmarks/coverage.py [--repetitions 1000] [--only WORD]
 
 Every release with an interval is repeated on the same rows (tables: the interval is for the noise) or on
 fresh samples (evaluations and coefficients: the interval is for the population the rows are a sample of),
@@ -59,7 +59,7 @@ def written(lines: list[Line], seconds: float, repetitions: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repetitions", type=int, default=2000, help="of those that are quickly made")
+    parser.add_argument("--repetitions", type=int, default=1000, help="of those that are quickly made")
     parser.add_argument("--only", default="", help="only cases with this word; writes nothing")
     given = parser.parse_args()
     warnings.simplefilter("ignore")

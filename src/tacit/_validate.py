@@ -49,7 +49,8 @@ def probability(name: str, value: Any) -> float:
 def open_probability(name: str, value: Any) -> float:
     """A number in (0, 1)."""
     if not 0 < finite(name, value) < 1:
-        raise InvalidValue(name, value, "in (0, 1)")
+        percent = f"Write {value / 100:g} for {value:g} %." if 5 <= value < 100 else ""
+        raise InvalidValue(name, value, "in (0, 1)", percent)
     return float(value)
 
 

@@ -309,9 +309,7 @@ def _evaluation(
         pushed = noise is not None and name.endswith((" gap", "calibration error"))
         shown = value - made.median_error(float(centre[name]), draws[name]) if pushed else value
         unknown = noise is not None and not all(map(math.isfinite, intervals[name]))
-        figures[name] = (
-            None if unknown or math.isnan(shown) else float(np.clip(shown, *tally.limits(name)))
-        )
+        figures[name] = None if unknown or math.isnan(shown) else float(np.clip(shown, *tally.limits(name)))
     blocks = tally.split(vector)
     main = next(iter(blocks.values()))
     scored = tally.kind == "two classes" and tally.scored == "probability"

@@ -226,8 +226,8 @@ def _open_text(low: str, high: str, first: float, final: float, below: str) -> s
     return f"{below} {high}" if math.isinf(first) else f"{low} and over"
 
 
-def key_axis(schema: Schema, name: str) -> Axis:
-    """The public keys of a column that is grouped by."""
+def key_axis(schema: Schema, name: str, argument: str = "by") -> Axis:
+    """The public keys of a column that is grouped by, or that another ``argument`` names."""
     column = schema[name]
     if column.categories is not None:
         extra = () if column.other is None else (column.other,)
@@ -237,7 +237,7 @@ def key_axis(schema: Schema, name: str) -> Axis:
         if steps.value.scale.step == 1 and steps.size <= MOST_KEYS:
             return steps
     raise InvalidValue(
-        "by",
+        argument,
         name,
         "a column whose keys are public",
         "Declare its categories, or whole-number bounds, in the schema; or discover its keys with keys().",

@@ -189,6 +189,11 @@ class _Translation:
                 return _Value("boolean", missing if symbol == "is" else ~missing)
         return _Value("boolean", self.condition(tree))
 
+    @property
+    def categories(self) -> set[Any]:
+        """The categories of all columns, which are public."""
+        return {value for column in self.schema.columns.values() for value in column.categories or ()}
+
     def column(self, tree: Name) -> _Value:
         from ibis import _
 
@@ -196,6 +201,11 @@ class _Translation:
             raise self.refuse(
                 "about columns of the schema",
                 f"It has no column {tree.name!r}; text goes in single quotes, as in sex == 'Female'.",
+            )
+        if tree.name not in self.schema.columns and tree.name in self.categories:
+            raise self.refuse(
+                "about columns of the schema",
+                f"{tree.name!r} is a category; text goes in single quotes: '{tree.name}'.",
             )
         column = self.schema[tree.name]
         categories = column.categories

@@ -40,7 +40,12 @@ def statistic_of(question: Question, table: Table) -> Statistic:
             return moments.count(axes, where, _mass(table, axes))
         case ask.CountUnits():
             if table.unit.column is None:
-                raise InvalidValue("unit", "row", "a column that names people", "Count rows with count().")
+                raise InvalidValue(
+                    "unit",
+                    "row",
+                    "a column that names people",
+                    "Count rows with count(), or declare the column: [unit] in the schema, and in the ledger.",
+                )
             return UnitCount(where)
         case ask.Sum():
             axes = _axes(table, question.groups)
@@ -112,7 +117,7 @@ def statistic_of(question: Question, table: Table) -> Statistic:
                 )
             return Keys(question.column, where)
         case ask.Top():
-            axis = key_axis(schema, question.column)
+            axis = key_axis(schema, question.column, "column")
             if _validate.count("k", question.k, 1) > axis.size:
                 raise InvalidValue("k", question.k, f"at most the number of keys, {axis.size}")
             return Top(axis, question.k, where)
