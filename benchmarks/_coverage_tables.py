@@ -156,7 +156,6 @@ def of_people() -> Iterator[Case]:
         ("mean(x)", lambda d: np.average(d.x, weights=d.w), ENCLOSED),
         ("mean(x) by sex", lambda d: by_sex(d, lambda part: np.average(part.x, weights=part.w)), ENCLOSED),
     )
-    people = tacit.Unit("who", 2)
     for asked in fewer:
         yield case(
             many, asked, (1.0, 0.0), "people with 8 rows, 2 count, skewed, ε = 1", tacit.Unit("who", 2)

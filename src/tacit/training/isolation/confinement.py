@@ -12,8 +12,8 @@ with the examples, and what runs with PyTorch's dispatch switched off, it cannot
   examples: the pass is ``disturbed``, and proves nothing.
 
 Threads of IPython, of progress bars, of data loaders, of Spark, of pytest-xdist and of tacit itself are
-trusted to do their own work only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no orders from
-model code. A program that has other threads of its own and knows that they leave the examples alone says so
+trusted to do their own work only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no
+orders from model code. A program that has other threads of its own and knows that they leave the examples alone says so
 with :func:`trusting_threads`, as ``Trainer(threads="trusted")`` does.
 """
 
