@@ -13,8 +13,8 @@ with the examples, and what runs with PyTorch's dispatch switched off, it cannot
 
 Threads of IPython, of progress bars, of data loaders, of Spark, of pytest-xdist and of tacit itself are
 trusted to do their own work only; threads of C++ libraries (BLAS, OpenMP, the autograd engine) take no
-orders from model code. A program that has other threads of its own and knows that they leave the examples alone says so
-with :func:`trusting_threads`, as ``Trainer(threads="trusted")`` does.
+orders from model code. A program that has other threads of its own and knows that they leave the examples
+alone says so with :func:`trusting_threads`, as ``Trainer(threads="trusted")`` does.
 """
 
 from __future__ import annotations
