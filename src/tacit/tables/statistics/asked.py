@@ -44,7 +44,7 @@ def statistic_of(question: Question, table: Table) -> Statistic:
                     "unit",
                     "row",
                     "a column that names people",
-                    "Count rows with count(), or declare the column under [unit] in schema and ledger.",
+                    "Count rows with count(), or declare the column: [unit] in the schema and the ledger.",
                 )
             return UnitCount(where)
         case ask.Sum():
