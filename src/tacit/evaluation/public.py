@@ -80,7 +80,7 @@ def share_difference(first: Ends, second: Ends, confidence: float) -> Ends:
     this holds for shares of no or all rows as well.
 
     >>> [round(end, 2) for end in share_difference((0, 10), (5, 10), 0.95)]
-    [-0.81, -0.09]
+    [-0.81, -0.06]
     """
     if not first[1] or not second[1]:
         return -1.0, 1.0
