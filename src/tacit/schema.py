@@ -53,9 +53,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
-import secrets
-import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +65,9 @@ from typing import Any
 
 from tacit import _validate
 from tacit._dialect import Dialect
-from tacit.errors import InvalidValue, SourceMissing, TacitError
+from tacit._toml import key, left_open, literal, quoted
+from tacit._writing import write
+from tacit.errors import InvalidValue, SourceMissing
 from tacit.relations import Unit
 
 __all__ = ["About", "Column", "Dialect", "Schema"]
@@ -292,7 +291,7 @@ class Schema:
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            if (place := _left_open(text)) is not None:
+            if (place := left_open(text)) is not None:
                 raise InvalidValue(*place, "filled in", _FILL_IN) from None
             where = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "an absurd value"
             raise InvalidValue("schema", where, "written in TOML", "tacit.schema has an example.") from None
@@ -321,7 +320,7 @@ class Schema:
             for part in fields(Column):
                 value = getattr(column, part.name)
                 if value is not None and (column.type, part.name) != ("boolean", "categories"):
-                    lines.append(f"{part.name} = {_literal(value)}")
+                    lines.append(f"{part.name} = {literal(value)}")
             lines.append("")
         return "\n".join(lines)
 
@@ -379,27 +378,6 @@ def _known_keys(where: str, entry: Mapping[str, Any], known: Sequence[str], advi
 
 
 _FILL_IN = "Write what is publicly known in place of the ?, or take the line out."
-_SECTION = re.compile(r"\s*\[\s*(\w+)(?:\s*\.\s*(.*?))?\s*\]\s*(?:#.*)?")
-_ENTRY = re.compile(r"\s*([\w-]+)\s*=")
-_STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'|#.*""")
-
-
-def _left_open(text: str) -> tuple[str, str] | None:
-    """What a ? was left for in TOML text, and the ? with its line; None if there is none.
-
-    A bare ? is no TOML: this is looked for only in text that cannot be read.
-    """
-    kind = name = entry = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if (section := _SECTION.fullmatch(line)) is not None:
-            kind, name, entry = section[1], (section[2] or "").strip("\"'"), ""
-            continue
-        if (found := _ENTRY.match(line)) is not None:
-            entry = found[1]
-        if "?" in _STRING.sub("", line):
-            inside = {"columns": f" of column {name!r}", "unit": " of the unit", "csv": " of csv"}
-            return f"{entry or 'a value'}{inside.get(kind, '')}", f"? in line {number}"
-    return None
 
 
 def _filled_in(where: str, entry: Mapping[str, Any]) -> None:
@@ -463,43 +441,3 @@ def _text(name: str, value: Any, least: int = 0) -> str:
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise InvalidValue(name, value, "text that UTF-8 can hold")
     return str(value)
-
-
-def quoted(text: str) -> str:
-    """A TOML string, on one line and with nothing invisible in it."""
-    short = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(short.get(c) or (c if c.isprintable() else f"\\U{ord(c):08x}") for c in text) + '"'
-
-
-def key(name: str) -> str:
-    """A TOML key: bare where that is allowed."""
-    return name if name.isascii() and name.replace("-", "").replace("_", "a").isalnum() else quoted(name)
-
-
-def _literal(value: Any) -> str:
-    if not isinstance(value, tuple):
-        plain = str(value).lower() if isinstance(value, (bool, date)) else repr(value)
-        return quoted(value) if isinstance(value, str) else plain
-    parts = [_literal(part) for part in value]
-    line = f"[{', '.join(parts)}]"
-    return line if len(line) <= 96 else "[\n    " + ",\n    ".join(parts) + ",\n]"
-
-
-def write(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool) -> None:
-    """Write a file, all of it or nothing; an existing one only with ``overwrite``."""
-    place, target = repr(os.fspath(path)), Path(os.path.realpath(path))
-    if target.exists() and not overwrite:
-        advice = "Name another file, or add overwrite=True."
-        raise TacitError(f"{place} exists and was left as it is.", advice, path=path)
-    draft = target.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
-        if target.exists():
-            shutil.copymode(target, draft)
-        os.replace(draft, target)
-    except OSError as error:
-        problem = f"{place} cannot be written: {error.strerror}."
-        raise TacitError(problem, "Name another file.", path=path) from None
-    finally:
-        with suppress(OSError):
-            draft.unlink()

@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tacit._toml import key, quoted
+from tacit._writing import write
 from tacit.cli import options
 from tacit.cli.common import pair, say, show_json, status, wants_json
 from tacit.data.headers import (
@@ -33,7 +35,7 @@ from tacit.data.headers import (
 )
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.jobs.files import spare
-from tacit.schema import Column, Dialect, Schema, key, quoted, write
+from tacit.schema import Column, Dialect, Schema
 
 __all__ = ["app"]
 

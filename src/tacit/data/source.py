@@ -4,7 +4,7 @@
 :meth:`PrivateSource.run`. Files and frames are read by a DuckDB of our own, an Ibis table stays where it is.
 
 >>> import pandas as pd
->>> from tacit.schema import Column, Dialect, Schema, quoted
+>>> from tacit.schema import Column, Schema
 >>> schema = Schema({"age": Column("integer", bounds=(0, 120))})
 >>> source = connect(pd.DataFrame({"age": [41, 230, None, "n/a"]}), schema)
 >>> source.run(source.table)["age"].tolist()
@@ -33,6 +33,7 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
+from tacit._toml import quoted
 from tacit.data.cleaning import expressions, storage
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
@@ -42,7 +43,7 @@ from tacit.data.engine.stored import stored_of
 from tacit.data.files import DELIMITERS, Part, first_line, is_csv, paths_of, tables_of, unchanged, well_formed
 from tacit.data.frames import Frame, frame_of
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
-from tacit.schema import Column, Dialect, Schema, quoted
+from tacit.schema import Column, Dialect, Schema
 
 __all__ = ["UNIT", "PrivateSource", "connect", "text_of", "unnamed_advice"]
 

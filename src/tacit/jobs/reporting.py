@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tacit._writing import write
 from tacit.errors import TacitError
 from tacit.jobs.books import Place
 from tacit.jobs.files import spare
 from tacit.ledger import Ledger
-from tacit.schema import write
 
 __all__ = ["report", "write_page"]
 

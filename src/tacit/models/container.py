@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import schema
+from tacit import _writing
 from tacit.errors import ModelUnreadable, TacitError
 
 __all__ = ["FORMAT", "KINDS", "Reading", "read", "write"]
@@ -143,4 +143,4 @@ def _array(content: bytes) -> Array:
 
 def write(path: _PATH, facts: Mapping[str, Any], arrays: Sequence[Array], *, overwrite: bool) -> None:
     """Write a file, all of it or nothing; an existing one only with ``overwrite``."""
-    schema.write(path, _sealed(facts, arrays), overwrite=overwrite)
+    _writing.write(path, _sealed(facts, arrays), overwrite=overwrite)

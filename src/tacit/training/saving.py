@@ -15,7 +15,7 @@ from safetensors import safe_open as _open
 from safetensors.torch import save as _to_bytes
 from torch import Tensor, nn
 
-from tacit import schema
+from tacit import _writing
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.guarantee import Guarantee
 from tacit.models.claims import checked_guarantee
@@ -99,7 +99,7 @@ def write(path: PATH, tensors: Mapping[str, Tensor], facts: Mapping[str, str], *
     plain = {name: each.detach().to("cpu").contiguous().clone() for name, each in tensors.items()}
     metadata = {**facts, "tacit": FORMAT}
     metadata["digest"] = _digest(plain, metadata)
-    schema.write(path, _to_bytes(plain, metadata), overwrite=overwrite)
+    _writing.write(path, _to_bytes(plain, metadata), overwrite=overwrite)
 
 
 def read(path: PATH) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -172,18 +172,11 @@ class NoisyPolynomial(Place):
 
     def noise_and_signal(self) -> tuple[float, float] | None:
         """Noise on Σxs against Σxs, of which a row is at most 1 long."""
-        rows = self.problem.population
-        if rows is None:
-            return None
-        return self.release.vector_spread * math.sqrt(self.problem.width), float(rows)
+        return self.release.noise_and_signal()
 
     def expected(self) -> str | None:
-        """Noise on Σxs, divided by n, above which Σxxᵀ has no eigenvalue."""
-        rows = self.problem.population
-        if rows is None:
-            return None
-        least = self._slope / self._curvature * self.release.vector_spread / rows
-        return f"privacy noise of {least:.3g} or more on a weight of scaled rows, before it is shrunk"
+        """The least noise on a weight."""
+        return self.release.expected(self._slope / self._curvature)
 
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         self.noisy = self.release(Moments.of(rows, self._signs), source)

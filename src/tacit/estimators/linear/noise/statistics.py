@@ -101,6 +101,19 @@ class MomentsNoise:
         """The standard deviation of an entry of the vector Σxy."""
         return self.spread / self.ratio
 
+    def noise_and_signal(self) -> tuple[float, float] | None:
+        """Expected norm of the noise on Σ xs, and the largest that Σ xs can have; None if n is not known."""
+        rows = self.problem.population
+        return None if rows is None else (self.vector_spread * math.sqrt(self.problem.width), float(rows))
+
+    def expected(self, factor: float = 1.0) -> str | None:
+        """Noise on Σ xs times ``factor``, divided by n, above which Σ xxᵀ has no eigenvalue, in words."""
+        rows = self.problem.population
+        if rows is None:
+            return None
+        least = factor * self.vector_spread / rows
+        return f"privacy noise of {least:.3g} or more on a weight of scaled rows, before it is shrunk"
+
     def __call__(self, exact: Moments, source: Source) -> Moments:
         """The moments with noise."""
         raise NotImplementedError
@@ -360,18 +373,11 @@ class NoisyStatistics(Place):
 
     def noise_and_signal(self) -> tuple[float, float] | None:
         """Noise on Σxs against Σxs, of which a row is at most 1 long."""
-        rows = self.problem.population
-        if rows is None:
-            return None
-        return self.release.vector_spread * math.sqrt(self.problem.width), float(rows)
+        return self.release.noise_and_signal()
 
     def expected(self) -> str | None:
-        """Noise on Σxs, divided by n, above which Σxxᵀ has no eigenvalue."""
-        rows = self.problem.population
-        if rows is None:
-            return None
-        least = self.release.vector_spread / rows
-        return f"privacy noise of {least:.3g} or more on a weight of scaled rows, before it is shrunk"
+        """The least noise on a weight."""
+        return self.release.expected()
 
     def solve(self, rows: ScaledRows, source: Source) -> Array:
         self.noisy = self.release(Moments.of(rows, lambda targets: targets), source)
