@@ -104,6 +104,19 @@ class Source:
         """Whether the stream is reproducible, hence without privacy."""
         return self._stream is not None
 
+    def apart(self) -> Source:
+        """Another stream, from which draws do not move this one; reproducible if this one is.
+
+        >>> one, other = Source(1), Source(1)
+        >>> _ = one.apart().words(1000)
+        >>> one.bits(64) == other.bits(64), one.apart().bits(64) == one.bits(64)
+        (True, False)
+        """
+        made = Source()
+        if self._stream is not None:
+            made._stream = self._stream.jumped()
+        return made
+
     def words(self, shape: int | tuple[int, ...], dtype: Any = np.uint64) -> NDArray[Any]:
         """Uniform unsigned integers of ``dtype``."""
         count = math.prod(shape) if isinstance(shape, tuple) else shape

@@ -165,7 +165,7 @@ class Buying:
         if isinstance(self.purchase, CountPurchase):
             return np.array([self.purchase.buy(1000 + len(x), self.source)])
         if isinstance(self.purchase, BoundsPurchase):
-            return self.purchase.buy(x, None, self.source)[1]
+            return self.purchase.buy(self.purchase.counts(x, None), self.source)[1]
         rows = ScaledRows(x, y[:, None], Space.of(np.array([-1.0]), np.array([1.0]), None, intercept=False))
         return self.purchase.buy(rows, np.zeros((1, 1)), self.source).ravel()
 

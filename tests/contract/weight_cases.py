@@ -17,7 +17,7 @@ from tacit import audit
 from tacit.data.given import real
 from tacit.errors import InvalidValue
 from tacit.estimators import LinearRegression, LogisticRegression
-from tacit.estimators.linear.weights import ClassPurchase
+from tacit.estimators.linear.weights import ClassPurchase, class_counts
 from tacit.estimators.private import PrivateRows
 from tacit.ledger import Ledger
 from tacit.randomness import Source
@@ -119,7 +119,7 @@ class Counting:
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
         everybody = np.concatenate([np.repeat([0, 1], 50), labels])
-        found = self.purchase.buy(everybody, None, self.source)
+        found = self.purchase.buy(class_counts(everybody, None, (0, 1)), self.source)
         return np.array([found[0] / found[1]])
 
 

@@ -128,7 +128,8 @@ class TestBounds:
             rng.uniform(20, 90, 20_000), rng.normal(size=20_000), -rng.uniform(0, 1e6, 20_000),
             np.full(20_000, 5.0), np.zeros(20_000),
         ])  # fmt: skip
-        lower, upper = BoundsPurchase(1.0, delta, 5).buy(x, None, Source(1))
+        purchase = BoundsPurchase(1.0, delta, 5)
+        lower, upper = purchase.buy(purchase.counts(x, None), Source(1))
         assert (lower[0], upper[0]) == (16.0, 128.0)
         assert lower[1] in (-4.0, -8.0)
         assert upper[1] in (4.0, 8.0)
@@ -141,12 +142,12 @@ class TestBounds:
     def test_noise_alone_finds_nothing(self, delta):
         """Each of 300 features is wrong with probability 1/100 at most: 3 of them on average, 15 never."""
         purchase = BoundsPurchase(1.0, delta, 300)
-        lower, upper = purchase.buy(np.full((3, 300), np.nan), None, Source(1))
+        lower, upper = purchase.buy(purchase.counts(np.full((3, 300), np.nan), None), Source(1))
         assert np.count_nonzero((lower != -1) | (upper != 1)) < 15
         assert np.isfinite(lower).all()
         assert np.isfinite(upper).all()
         assert (lower < upper).all()
-        assert (purchase.buy(np.zeros((0, 300)), None, Source(1))[0] == lower).all()
+        assert (purchase.buy(purchase.counts(np.zeros((0, 300)), None), Source(1))[0] == lower).all()
 
     @pytest.mark.parametrize("delta", [0.0, 1e-6])
     def test_threshold_follows_the_noise(self, delta):
@@ -186,7 +187,7 @@ class TestBounds:
                 kept.clear()
                 source = Source(seed + k)
                 for _ in range(1500):
-                    purchase.buy(matrix, None, source)
+                    purchase.buy(purchase.counts(matrix, None), source)
                 seen = np.array([noisy[cells] for noisy in kept], dtype=float)
                 found.append(np.clip(seen, 0, 1).sum(axis=1) if delta == 0 else seen.sum(axis=1))
             return found
@@ -209,4 +210,4 @@ class TestBounds:
 
     def test_wrong_width(self):
         with pytest.raises(InvalidValue, match="3 columns"):
-            BoundsPurchase(1.0, 0.0, 3).buy(np.zeros((2, 2)), None, Source(1))
+            BoundsPurchase(1.0, 0.0, 3).counts(np.zeros((2, 2)), None)

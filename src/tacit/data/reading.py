@@ -15,15 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from tacit.data.source import RAW, UNIT, PrivateSource, connect
-from tacit.data.splitting import Side
+from tacit.data.splitting import Side, keyed_hash
 from tacit.schema import Schema
 
-__all__ = ["UNIT", "prepare", "private_rows"]
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+__all__ = ["UNIT", "chosen_rows", "prepare", "private_rows"]
+
+
+_RANK = "__rank__"
 
 
 def prepare(
@@ -60,9 +66,47 @@ def private_rows(
         opened = prepare(source, schema, names, delimiter=delimiter)
     try:
         table = opened.table if side is None else side.of(opened)
-        stored = {name: RAW + name if RAW + name in table.columns else name for name in names}
+        stored = as_stored(table, names)
         if UNIT in table.columns:
-            stored[UNIT] = UNIT
-        return opened.run(table.select(**{name: table[place] for name, place in stored.items()}))
+            stored[UNIT] = table[UNIT]
+        return opened.run(table.select(**stored))
     finally:
         opened.close()
+
+
+def as_stored(table: ir.Table, names: Iterable[str]) -> dict[str, ir.Value]:
+    """These columns of a cleaned table, declared categories as they are stored."""
+    return {name: table[RAW + name if RAW + name in table.columns else name] for name in names}
+
+
+def chosen_rows(
+    source: PrivateSource, table: ir.Table, columns: Iterable[str], most: int | None, key: str
+) -> ir.Table:
+    """These columns of a cleaned table, of at most ``most`` rows of each unit; of all rows if that is None.
+
+    The rows of a unit are ranked by a hash of their columns with a secret ``key``, and the first are taken.
+    So which rows of a unit count depends on that unit's rows, on the key and on nothing else, and is the same
+    in every query with that key. Rows of a unit with equal columns have equal hashes, and which of them is
+    taken makes no difference.
+
+    >>> import pandas as pd
+    >>> from tacit.relations import Unit
+    >>> from tacit.schema import Column
+    >>> schema = Schema({"age": Column("integer", bounds=(0, 120))}, unit=Unit("who"))
+    >>> source = prepare(pd.DataFrame({"age": [41, 42, 43], "who": ["A", "B", "A"]}), schema, ["age"])
+    >>> len(source.run(chosen_rows(source, source.table, ["age"], 1, "secret")))
+    2
+    >>> source.close()
+    """
+    import ibis
+
+    stored = as_stored(table, columns)
+    if most is None:
+        return table.select(**stored)
+    rows = table.select(**stored, **{UNIT: source.unit(table)}).view()
+    ranked = rows.mutate(**{
+        _RANK: ibis.row_number().over(
+            group_by=rows[UNIT], order_by=keyed_hash(key, [rows[name] for name in stored])
+        )
+    }).view()  # fmt: skip
+    return ranked.filter(ranked[_RANK] < most).select(*stored)

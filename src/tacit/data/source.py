@@ -21,14 +21,13 @@ import tempfile
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import ibis
-import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
@@ -38,6 +37,7 @@ from tacit.data.cleaning import expressions, storage
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
 from tacit.data.engine.pruning import prune
+from tacit.data.engine.results import BLOCK_ROWS, as_frame, blocks_of, collected
 from tacit.data.engine.silence import silent
 from tacit.data.engine.stored import stored_of
 from tacit.data.files import DELIMITERS, Part, first_line, is_csv, paths_of, tables_of, unchanged, well_formed
@@ -46,6 +46,8 @@ from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.schema import Column, Dialect, Schema
 
 __all__ = ["UNIT", "PrivateSource", "connect", "text_of", "unnamed_advice"]
+
+T = TypeVar("T")
 
 UNIT = "__unit__"
 """The column of the cleaned table that tells the units apart."""
@@ -105,9 +107,21 @@ class PrivateSource:
         """
         self.require_open()
         with unchanged(self.files):
-            return self._run(expression)
+            return self._silently(lambda: as_frame(collected(self._connection, prune(expression))))
 
-    def _run(self, expression: ir.Table) -> pd.DataFrame:
+    def blocks(self, expression: ir.Table, rows: int = BLOCK_ROWS) -> Iterator[pd.DataFrame]:
+        """The result of a query as :meth:`run` gives it, in blocks of so many rows, one at a time.
+
+        A result without rows is one empty block. No other query may run on the same connection meanwhile.
+        """
+        self.require_open()
+        with unchanged(self.files):
+            steps = self._silently(lambda: blocks_of(self._connection, prune(expression), rows))
+            while (block := self._silently(lambda: next(steps, None))) is not None:
+                yield as_frame(block)
+
+    def _silently(self, action: Callable[[], T]) -> T:
+        """What the engine answers; if it fails, what it says is withheld."""
         with ExitStack() as silence:
             if not self._show:
                 silence.enter_context(silent(self._connection))
@@ -115,7 +129,7 @@ class PrivateSource:
                 if self._load is not None:
                     self._load()
                     self._load = None
-                return _frame(_result(self._connection, prune(expression)))
+                return action()
             except Exception as error:
                 if self._show:
                     problem = f"The engine could not run a query: {error}"
@@ -415,21 +429,3 @@ def _require_one_type_of_unit(parts: list[Part], schema: Schema) -> None:
 def _unreadable(name: str, stored: ir.Value, declared: str) -> SourceMissing:
     problem = f"Column {name!r} is stored as {stored.type()}, which cannot be {declared}."
     return SourceMissing(problem, "Declare another type, or convert the column first.", column=name)
-
-
-def _result(connection: Any, expression: ir.Table) -> pa.Table:
-    if connection.name == "pyspark" and not expression.op().find(ops.InMemoryTable):
-        query = connection.raw_sql(connection.compile(expression))
-        if hasattr(query, "toArrow"):  # Ibis goes through pandas, where whole numbers beside NULL are floats
-            return query.toArrow()
-    return connection.to_pyarrow(expression)
-
-
-def _frame(result: pa.Table) -> pd.DataFrame:
-    """As pandas, with no whole number turned into a float."""
-    nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.bool_(): pd.BooleanDtype()}
-    columns = {}
-    for name, column in zip(result.column_names, result.columns, strict=True):
-        kind = nullable.get(column.type) if column.null_count else None
-        columns[name] = column.to_pandas(types_mapper=None if kind is None else lambda _, kind=kind: kind)
-    return pd.DataFrame(columns)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from tacit.data.source import PrivateSource
 
-__all__ = ["SPLIT", "Side", "Split"]
+__all__ = ["SPLIT", "Side", "Split", "keyed_hash"]
 
 SPLIT = "the table was split by a keyed hash of each row or unit, drawn without the rows"
 """An assumption of whatever was fitted to or measured on a side."""
@@ -119,18 +120,23 @@ class Side:
         return source.table.filter(aside if self.aside else ~aside)
 
     def _hash(self, source: PrivateSource) -> ir.Value:
-        import ibis
-
         from tacit.data.source import RAW, STATE, UNIT
 
         table = source.table
         names = [UNIT]
         if UNIT not in table.columns:
             names = [name for name in table.columns if not name.startswith((RAW, STATE))]
-        text = ibis.literal(self.split.key)
-        for name in names:
-            text = text + _SEPARATOR + _written(table[name])
-        return text.hexdigest("sha256").left(_DIGITS)
+        return keyed_hash(self.split.key, [table[name] for name in names]).left(_DIGITS)
+
+
+def keyed_hash(key: str, values: Sequence[ir.Value]) -> ir.StringValue:
+    """A hash of cleaned values of each row with a secret key, in hexadecimal digits."""
+    import ibis
+
+    text = ibis.literal(key)
+    for value in values:
+        text = text + _SEPARATOR + _written(value)
+    return text.hexdigest("sha256")
 
 
 def _written(value: ir.Value) -> ir.StringValue:

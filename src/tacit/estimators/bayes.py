@@ -15,10 +15,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate, events
+from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, joint_noise, shrunk
 from tacit.estimators.declared import declared_classes
-from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.models.description import Weight
 from tacit.randomness import Source
@@ -157,6 +158,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         "classes_", "coding_", "theta_", "var_", "feature_log_odds_", "class_log_prior_",
     )  # fmt: skip
     fits_without_noise = True
+    fits_tables = True
 
     def __init__(
         self,
@@ -214,9 +216,9 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             coding=coding, counted=counted, numbers=numbers, layout=layout, mechanism=mechanism,
         )  # fmt: skip
 
-    def _carry_out(self, recipe: _BayesRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _BayesRecipe, rows: Rows, source: Source) -> None:
         classes = declared_classes(self.classes)
-        exact = statistics(recipe, rows, classes)
+        exact = added(rows.each(lambda block: statistics(recipe, block, classes)))
         noisy = exact
         if recipe.mechanism is not None:
             noisy = dataclasses.replace(recipe.mechanism, random_state=source)(exact)
@@ -317,7 +319,10 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
 
 def statistics(recipe: _BayesRecipe, rows: PrivateRows, classes: Sequence[Any]) -> Array:
-    """The exact statistics: for each class its weighted count, its cells, (Σx, Σx² − ½) of its numbers."""
+    """The exact statistics: for each class its weighted count, its cells, (Σx, Σx² − ½) of its numbers.
+
+    All are multiples of 1/GRID, or of 1/32 for the weighted counts, so those of blocks add up exactly.
+    """
     labels = labelled(rows, classes)
     counts = labels >= 0
     labels = labels[counts]

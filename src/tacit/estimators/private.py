@@ -11,6 +11,9 @@ The road of a fit is the same for all of them, and is walked here, in :meth:`Pri
 5. **fit**: the recipe is carried out on the rows, and sets the attributes that are released.
 6. **guarantee**: ``event_``, ``guarantee_`` and :meth:`PrivateEstimator.describe`.
 
+:meth:`PrivateEstimator.fit_table` walks it too: its rows stay in a table of an engine, and step 5 passes over
+them block by block (:mod:`tacit.estimators.blocks`).
+
 A subclass writes an ``__init__`` with its public parameters, :meth:`PrivateEstimator._recipe` (step 1),
 :meth:`PrivateEstimator._carry_out` (step 5), a ``title`` and the names of the ``released`` attributes. An
 entry in :mod:`tacit.estimators.registry` makes it known to model files, evaluation and the command line.
@@ -21,19 +24,21 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit import _validate, events
+from tacit import _validate
 from tacit.data import given
 from tacit.data.features import Features, declared_width
 from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
+from tacit.estimators.blocks import PrivateRows, Rows, TableRows
+from tacit.estimators.recipe import Planned, Public, Recipe
 from tacit.estimators.telling import refused_copy, tell_once, telling
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
@@ -41,7 +46,10 @@ from tacit.models.description import Description, Weight
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["Planned", "PrivateEstimator", "PrivateRows", "Public", "Read", "Recipe"]
+if TYPE_CHECKING:
+    from tacit.tables import Table
+
+__all__ = ["Planned", "PrivateEstimator", "PrivateRows", "Public", "Read", "Recipe", "Rows"]
 
 Read = Callable[[], tuple[Any, Any, Any]]
 """Reads the private rows: (X, y, units), with None for a target or units that there are none of."""
@@ -52,89 +60,6 @@ FOLDS = "which rows were handed to fit depended on no other row, unlike folds by
 """An assumption of the fit of a copy, as cross-validation makes them."""
 NEVER_SAVED = ("ledger", "random_state")
 """Parameters that stay out of model files."""
-
-
-@dataclass(frozen=True)
-class Public:
-    """The facts that a plan is made from. None of them was read off the rows."""
-
-    epsilon: float
-    """ε of the whole fit; infinite where a model is to be fitted without noise."""
-    delta: float
-    relation: Relation
-    unit: Unit
-    width: int
-    """The number of features."""
-    features: Features | None = None
-    """Names and bounds of the features, where a :class:`~tacit.data.preprocessor.Preprocessor` knows them."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a fit will do, decided from public facts. Subclasses add what they need to carry it out."""
-
-    event: events.Event
-    """What the whole fit costs, purchases included."""
-    kind: str
-    """The kind of noise, one of :data:`tacit.guarantee.NOISE_KINDS`."""
-    parts: tuple[tuple[str, float], ...] = ()
-    """What ε is spent on."""
-    notes: tuple[str, ...] = ()
-    """Lines for the reader of a plan: what was chosen, and how much noise there will be."""
-    expected: tuple[str, ...] = field(default=(), kw_only=True)
-    """How good the fit can be expected to be, where theory tells from public facts."""
-    doubts: tuple[str, ...] = field(default=(), kw_only=True)
-    """Why, by public facts alone, the fit cannot learn anything; empty where it can."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What a fit will do and cost, known before any data are: print it."""
-
-    epsilon: float
-    delta: float
-    relation: Relation
-    unit: Unit
-    parts: tuple[tuple[str, float], ...]
-    notes: tuple[str, ...]
-    event: events.Event
-    kind: str
-    expected: tuple[str, ...] = ()
-    """How good the fit can be expected to be, where theory tells from public facts."""
-    doubts: tuple[str, ...] = ()
-    """Why, by public facts alone, the fit cannot learn anything: ``fit`` warns of it before the charge."""
-
-    @classmethod
-    def of(cls, public: Public, recipe: Recipe) -> Planned:
-        """The part of a plan that may be shown."""
-        return cls(
-            public.epsilon, public.delta, public.relation, public.unit,
-            recipe.parts, recipe.notes, recipe.event, recipe.kind, recipe.expected, recipe.doubts,
-        )  # fmt: skip
-
-    def __str__(self) -> str:
-        lines = [f"ε = {self.epsilon:g}, δ = {self.delta:g}, {self.relation} of one {self.unit}"]
-        lines += [f"  {part:<12} ε = {cost:.4g}" for part, cost in self.parts]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
-
-
-@dataclass(frozen=True)
-class PrivateRows:
-    """Rows as they were read, inside the charge. They must not be kept on the estimator."""
-
-    matrix: NDArray[Any]
-    """Numbers (rows, features), NaN for what is no number."""
-    targets: NDArray[Any] | None
-    """One per row; None where there are none."""
-    keep: NDArray[np.bool_] | None
-    """The rows that count, so that no unit has too many; None where all do."""
-    weights: NDArray[Any] | None = None
-    """How much each row is to count, as it was handed over; None where no weights were."""
-
-    @property
-    def used(self) -> int:
-        """How many rows count: private."""
-        return len(self.matrix) if self.keep is None else int(self.keep.sum())
 
 
 @dataclass(frozen=True)
@@ -149,6 +74,15 @@ class _Taken:
     units: NDArray[Any] | None
     assumptions: tuple[str, ...]
     weights: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The rows of a fit, what the fitted estimator says of its features, and what both assume."""
+
+    rows: Rows
+    named: Mapping[str, Any]
+    assumptions: tuple[str, ...]
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -171,6 +105,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     buys_population: ClassVar[bool] = False
     """Whether ``population="dp"`` is allowed, which buys the number of rows."""
 
+    fits_tables: ClassVar[bool] = False
+    """Whether ``_carry_out`` reads its rows by :meth:`Rows.each` alone, so that ``fit_table`` is allowed."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
         super().__init_subclass__(**options)
@@ -188,8 +125,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """What the fit will do, from parameters and public facts. Refuses what cannot be done."""
         raise NotImplementedError
 
-    def _carry_out(self, recipe: Any, rows: PrivateRows, source: Source) -> None:
-        """Set the released attributes. Called once, inside the charge; raises nothing that rows decide."""
+    def _carry_out(self, recipe: Any, rows: Any, source: Source) -> None:
+        """Set the released attributes. Called once, inside the charge; raises nothing that rows decide.
+
+        ``rows`` are :class:`PrivateRows`, and any :class:`Rows` where the class says ``fits_tables``.
+        """
         raise NotImplementedError
 
     def _declared_width(self) -> int | None:
@@ -231,7 +171,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._fit_taken(self._taken(X, y, units))
 
     def _fit_taken(self, taken: _Taken) -> Any:
-        return self._fit(taken.described, taken.units is not None, lambda: taken, ())
+        by_unit = taken.units is not None
+        return self._fit(self._agreed(by_unit), taken.described, lambda: taken, by_unit)
 
     def fit_rows(self, features: int | Features, read: Read, *, assumptions: Sequence[str] = ()) -> Any:
         """Fit to private rows that ``read`` fetches, once, and only after the charge.
@@ -240,12 +181,82 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         (X, y, units): units are expected where the ledger's unit is a column, or where ``rows_per_unit`` is
         above 1. ``assumptions`` are added to those of the guarantee.
         """
-        return self._fit(features, self._by_unit(), lambda: self._taken(*read()), assumptions)
+        by_unit = self._by_unit()
+        payment = self._agreed(by_unit)
+        return self._fit(payment, features, lambda: self._taken(*read()), by_unit, assumptions)
+
+    def fit_table(
+        self,
+        table: Table,
+        target: str | None = None,
+        *,
+        exclude: Sequence[str] = (),
+        transforms: Mapping[str, str] | None = None,
+        norm: float | None = None,
+    ) -> Any:
+        """Fit to the rows of a private table, where they are: in files, on DuckDB or on Spark.
+
+        ``table`` is one of :func:`tacit.tables.open`, with its filters and derived columns. The fit is
+        charged to the ledger of the table, under its relation and for its unit, before a row is read;
+        ``ledger``, ``relation`` and ``rows_per_unit`` of the estimator are left out, or say the same.
+        Features and ``target`` are made by a :class:`~tacit.estimators.Preprocessor` of the table's schema,
+        to which ``exclude``, ``transforms`` and ``norm`` are handed; the unit's column makes no feature.
+
+        Returned is a pipeline of that preprocessor and this estimator, which is fitted then. With the same
+        ``random_state`` it is the model that ``fit`` makes of the same rows in memory: bit by bit where the
+        rows are added up in counts and whole numbers, up to rounding for linear models. Where a unit has more
+        rows than count, both choose at random, and may choose others.
+
+        Guarantee: that of ``fit``. Of each unit at most as many rows count as the table says, chosen by a
+        keyed hash (:func:`tacit.data.reading.chosen_rows`). Memory holds one block of rows at a time;
+        :class:`~tacit.estimators.GradientBoosting` keeps one or two bytes for each row and column.
+
+        >>> import pandas as pd, pathlib, tacit, tempfile
+        >>> from tacit.estimators import NaiveBayes
+        >>> people = pd.DataFrame({"age": [20, 70] * 500, "ill": ["no", "yes"] * 500})
+        >>> ill = tacit.Column("category", categories=("no", "yes"))
+        >>> schema = tacit.Schema({"age": tacit.Column("integer", bounds=(0, 100)), "ill": ill})
+        >>> place = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+        >>> ledger = tacit.Ledger.open(place, budget=tacit.Budget(1.0))
+        >>> with tacit.tables.open(people, schema=schema, ledger=ledger) as table:
+        ...     model = NaiveBayes(0.5, classes=["no", "yes"]).fit_table(table, "ill")
+        >>> model.predict(pd.DataFrame({"age": [15, 90]})).tolist(), ledger.spent().epsilon
+        (['no', 'yes'], 0.5)
+        >>> ledger.close()
+        """
+        from sklearn.pipeline import Pipeline
+
+        from tacit.data.preprocessor import Preprocessor
+
+        self._require_tables()
+        payment = self._agreed_with(table)
+        if self.supervised and target is None:
+            raise InvalidValue("target", None, "a column", "Name the column that is to be predicted.")
+        excluded = [*exclude, *(name for name in table.schema if name == table.unit.column)]
+        maker = Preprocessor(table.schema, target=target, norm=norm, transforms=transforms, exclude=excluded)
+        maker.fit(dict.fromkeys(maker.columns, ()))
+        table.source.require_open()
+        rows = TableRows(table.source, table.expression, maker)
+        about = f" where {' and '.join(table.conditions)}" if table.conditions else ""
+        self._fit(payment, maker.features, lambda: rows, False, table.assumptions, about)
+        return Pipeline([("preprocessor", maker), ("model", self)])
+
+    def fit_blocks(
+        self, features: Features, read: Callable[[], TableRows], *, assumptions: Sequence[str] = ()
+    ) -> Any:
+        """As :meth:`fit_rows`, for rows that stay on an engine, whose units are those of the ledger."""
+        self._require_tables()
+        return self._fit(self._agreed(self._by_unit()), features, read, False, assumptions)
 
     def _fit(
-        self, described: int | Features, by_unit: bool, read: Callable[[], _Taken], assumptions: Sequence[str]
+        self,
+        payment: Payment,
+        described: int | Features,
+        read: Callable[[], _Taken | TableRows],
+        by_unit: bool,
+        assumptions: Sequence[str] = (),
+        about: str = "",
     ) -> Any:
-        payment = self._agreed(by_unit)
         public = self._public(described, payment)
         recipe = self._recipe(public)
         planned = Planned.of(public, recipe)
@@ -253,7 +264,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             print(planned)
         source = Source(self.random_state)
         kind = "seeded" if source.seeded else planned.kind
-        label = self.label or self._usual_label()
+        label = (self.label or self._usual_label()) + about
         copied = getattr(self, "_copied", False)
         if copied:
             tell_once(payment.ledger is not None)
@@ -266,21 +277,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         with charge:
             self._forget()
             try:
-                taken = read()
-                if (found := taken.matrix.shape[1]) != public.width:
-                    raise InvalidValue("X", f"{found} columns", f"{public.width}, as was planned")
-                if (taken.units is not None) is not by_unit:
-                    needed = "one per row, as the ledger or rows_per_unit= says" if by_unit else "left out"
-                    raise InvalidValue("units", "given" if taken.units is not None else None, needed)
-                keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, source)
-                for name, fact in taken.named.items():
+                found = _bounded(read(), public, by_unit, source.apart())
+                for name, fact in found.named.items():
                     setattr(self, name, fact)
-                rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights)
-                self._carry_out(recipe, rows, source)
+                self._carry_out(recipe, found.rows, source)
                 self.event_ = planned.event
                 self.guarantee_ = Guarantee(
                     planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-                    (CHOSEN, *taken.assumptions, *assumptions, *((FOLDS,) if copied else ())),
+                    (CHOSEN, *found.assumptions, *assumptions, *((FOLDS,) if copied else ())),
                 )  # fmt: skip
             except BaseException:
                 self._forget()
@@ -315,6 +319,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             given.assumed(X, width),
             None if weights is None else given.column("sample_weight", weights, len(matrix)),
         )
+
+    def _require_tables(self) -> None:
+        """Refuse to fit to a table where the model needs more of the rows than sums over blocks."""
+        if not self.fits_tables:
+            needed = "an estimator that fits from sums and counts"
+            advice = "Read the rows with tacit.data.reading.private_rows, and use fit."
+            raise InvalidValue("estimator", type(self).__name__, needed, advice)
+
+    def _agreed_with(self, table: Table) -> Payment:
+        """The payment of a fit to a table: what the estimator's parameters say must not contradict it."""
+        if self.ledger is not None and self.ledger is not table.ledger:
+            raise InvalidValue("ledger", self.ledger, "left out, or the ledger of the table")
+        relation, most = Relation.of(self.relation), _validate.count("rows_per_unit", self.rows_per_unit, 1)
+        unit = None if most == 1 else Unit(table.unit.column or "unit", most)
+        said = None if relation is Relation.ADD_REMOVE else relation
+        return Payment.agreed(table.ledger, relation=said, unit=unit, required=True)
 
     def _by_unit(self) -> bool:
         """Whether rows will come with the name of their unit, as far as parameters tell."""
@@ -372,3 +392,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError("an attribute that is not saved")
             setattr(model, name, value)
         return model
+
+
+def _bounded(taken: _Taken | TableRows, public: Public, by_unit: bool, draw: Source) -> _Found:
+    """The rows with at most as many of a unit as count; ``draw`` chooses them."""
+    if isinstance(taken, TableRows):
+        return _Found(taken.bounded(public.unit, draw), {"n_features_in_": public.width}, ())
+    if (found := taken.matrix.shape[1]) != public.width:
+        raise InvalidValue("X", f"{found} columns", f"{public.width}, as was planned")
+    if (taken.units is not None) is not by_unit:
+        needed = "one per row, as the ledger or rows_per_unit= says" if by_unit else "left out"
+        raise InvalidValue("units", "given" if taken.units is not None else None, needed)
+    keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, draw)
+    rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights)
+    return _Found(rows, taken.named, taken.assumptions)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from tacit import _gaussian, _validate, events
 from tacit.errors import InvalidValue
-from tacit.estimators.private import PrivateRows, Public
+from tacit.estimators.blocks import Rows, added
+from tacit.estimators.private import Public
 from tacit.mechanisms import DiscreteLaplace, Gaussian
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit, histogram_sensitivity
@@ -101,7 +102,7 @@ class BoundsPurchase:
 
     >>> X = np.random.default_rng(1).uniform([0, -100], [10, 100], size=(5000, 2))
     >>> purchase = BoundsPurchase(1.0, 0.0, features=2)
-    >>> lower, upper = purchase.buy(X, None, Source(1))
+    >>> lower, upper = purchase.buy(purchase.counts(X, None), Source(1))
     >>> lower.round(3).tolist(), upper.tolist(), purchase.event
     ([0.062, -128.0], [16.0, 128.0], Pure(epsilon=1.0))
     """
@@ -142,16 +143,17 @@ class BoundsPurchase:
         """The noisy count that a cell must exceed."""
         return float(self._mechanism.interval(1 - FALSE_CELL, coordinates=EDGES.size - 1)[1])
 
-    def buy(
-        self, matrix: NDArray[Any], keep: NDArray[np.bool_] | None, source: Source
-    ) -> tuple[Array, Array]:
-        """(lower, upper), one of each per feature. Called once, after the event was charged.
-
-        ``keep`` says which rows count, if not all do.
-        """
+    def counts(self, matrix: NDArray[Any], keep: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        """How many values of each feature are in each cell, exactly; ``keep`` says which rows count."""
         if matrix.ndim != 2 or matrix.shape[1] != self.features:
             raise InvalidValue("X", matrix.shape, f"a matrix with {self.features} columns")
-        counts = np.array([_histogram(matrix[:, j], keep) for j in range(self.features)])
+        return np.array([_histogram(matrix[:, j], keep) for j in range(self.features)])
+
+    def buy(self, counts: NDArray[np.int64], source: Source) -> tuple[Array, Array]:
+        """(lower, upper), one of each per feature, from the exact :meth:`counts` of all rows.
+
+        Called once, after the event was charged.
+        """
         noisy = replace(self._mechanism, random_state=source)(counts)
         lower, upper = np.full(self.features, NOTHING[0]), np.full(self.features, NOTHING[1])
         for j, passed in enumerate(noisy > self.threshold):
@@ -213,13 +215,16 @@ class Purchases:
         """The events of the population and the bounds."""
         return tuple(each.event for each in (self.population, self.bounds) if each is not None)
 
-    def buy_population(self, rows: PrivateRows, source: Source) -> int | None:
+    def buy_population(self, rows: Rows, source: Source) -> int | None:
         """The number of rows, with noise; None where it is not bought."""
         return None if self.population is None else self.population.buy(rows.used, source)
 
-    def buy_bounds(self, rows: PrivateRows, source: Source) -> tuple[Array, Array] | None:
+    def buy_bounds(self, rows: Rows, source: Source) -> tuple[Array, Array] | None:
         """(lower, upper) of the features; None where they are not bought."""
-        return None if self.bounds is None else self.bounds.buy(rows.matrix, rows.keep, source)
+        bounds = self.bounds
+        if bounds is None:
+            return None
+        return bounds.buy(added(rows.each(lambda block: bounds.counts(block.matrix, block.keep))), source)
 
 
 _POWERS = np.ldexp(1.0, np.arange(LOWEST, HIGHEST + 2))

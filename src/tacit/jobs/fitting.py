@@ -20,6 +20,7 @@ from tacit.jobs.same import refuse_same_file
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
     from tacit.data.splitting import Side
+    from tacit.estimators.blocks import TableRows
     from tacit.estimators.private import Planned, PrivateEstimator
     from tacit.evaluation import Evaluation
     from tacit.ledger import Payment
@@ -126,10 +127,23 @@ class FitJob(Job):
             assumptions = (*assumptions, SPLIT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CannotLearn)  # it was told of already
-            self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
+            if self.estimator.fits_tables and self.test is None:
+                self.estimator.fit_blocks(maker.features, lambda: self._blocks(say), assumptions=assumptions)
+            else:
+                self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
         if self.estimator.event_ != self.dues[0].event:
             raise TacitError("The fit did something else than what was planned.", "Please report this.")
         return Pipeline([("preprocessor", maker), ("model", self.estimator)])
+
+    def _blocks(self, say: Say) -> TableRows:
+        """The private rows where they are, for an estimator that passes over them block by block."""
+        from tacit.estimators.blocks import TableRows
+
+        maker = self.maker
+        maker.fit(dict.fromkeys(maker.columns, ()))
+        say(f"Fitting the {self.label}, block by block")
+        table = self._opened.table if self.side is None else self.side.of(self._opened)
+        return TableRows(self._opened, table, maker)
 
     def _read(self, say: Say) -> tuple[Any, Any, Any]:
         """The private rows: features, targets and units. The estimator calls this inside the charge."""

@@ -6,6 +6,8 @@
     expressions over their columns, made row by row and total, or refused.
 ``pruning``
     queries without the columns that nobody reads.
+``results``
+    what a query returns, collected or in blocks of a fixed number of rows.
 ``silence``
     what the engine prints and logs, withheld.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit import _validate, events
 from tacit.data.given import places, real
 from tacit.errors import InvalidValue
-from tacit.estimators.boosting.layout import Layout
+from tacit.estimators.blocks import PrivateRows, Rows
+from tacit.estimators.boosting.layout import Codes, Layout
 from tacit.estimators.boosting.residuals import Residuals
 from tacit.estimators.boosting.rounds import Rounds
 from tacit.estimators.boosting.shapes import Shape, shapes_of
 from tacit.estimators.coding import Coding
 from tacit.estimators.declared import declared_classes, declared_target_bounds
-from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.purchases import Purchases
 from tacit.models.description import Description, Effects, Weight
 from tacit.randomness import Source
@@ -121,6 +122,7 @@ class GradientBoosting(PrivateEstimator):
 
     title = "gradient boosting"
     fits_without_noise = True
+    fits_tables = True
     buys_population = True
     released = (
         "effects_", "intercept_", "coding_", "pairs_", "rounds_", "classes_", "target_bounds_",
@@ -199,7 +201,7 @@ class GradientBoosting(PrivateEstimator):
         classes = len(declared_classes(self.classes))
         return Residuals(classes, bound * (math.sqrt(2) if classes > 2 else 1.0))
 
-    def _carry_out(self, recipe: BoostingRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: BoostingRecipe, rows: Rows, source: Source) -> None:
         plan = recipe.rounds
         layout, population = plan.layout, plan.population
         if recipe.bought is not None:
@@ -209,11 +211,15 @@ class GradientBoosting(PrivateEstimator):
                 population = bought
         elif isinstance(self.population, str):
             population = max(1, rows.used)
-        targets, taken = self._targets(np.asarray(rows.targets))
-        if rows.keep is not None:
-            taken = taken & rows.keep
+
+        def coded(block: PrivateRows) -> tuple[Codes, Array]:
+            targets, taken = self._targets(np.asarray(block.targets))
+            if block.keep is not None:
+                taken = taken & block.keep
+            return layout.codes(block.matrix, taken), targets[taken]
+
         plan = plan.with_facts(layout, population)
-        boosted = plan.carry_out(layout.codes(rows.matrix, taken), targets[taken], source)
+        boosted = plan.carry_out(*joined(rows.each(coded, keep=True)), source)
         self.effects_ = np.concatenate(boosted.effects)
         self.intercept_ = boosted.constant
         self.coding_ = layout.coding.to_dict()
@@ -333,3 +339,9 @@ class GradientBoosting(PrivateEstimator):
                     for feature, value in zip(shape.features, values, strict=False)
                 ]
         return tuple(sorted(found, key=lambda one: -abs(one.value)))
+
+
+def joined(blocks: Iterable[tuple[Codes, Array]]) -> tuple[Codes, Array]:
+    """The cells and the targets of all blocks: as many bytes for each row as there are columns, and 8."""
+    codes, targets = zip(*blocks, strict=True)
+    return (codes[0], targets[0]) if len(codes) == 1 else (np.concatenate(codes), np.concatenate(targets))

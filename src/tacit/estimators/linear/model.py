@@ -18,21 +18,23 @@ from tacit.data import given
 from tacit.data.arithmetic import products
 from tacit.data.features import Features, box
 from tacit.errors import InvalidValue
+from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.linear import noise as places
 from tacit.estimators.linear.curvature import CurvaturePurchase, weight_covariance
 from tacit.estimators.linear.losses import Loss
 from tacit.estimators.linear.newton import minimise
 from tacit.estimators.linear.noise.place import Noise, Place, Problem
-from tacit.estimators.linear.rows import ScaledRows, Space, complete
+from tacit.estimators.linear.rows import ScaledBlocks, ScaledRows, Space, complete
 from tacit.estimators.linear.weights import (
     CLASS_SHARE,
     ClassPurchase,
+    class_counts,
     class_weights,
-    exact_balance,
+    inverses,
     largest_weight,
     row_weights,
 )
-from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.purchases import Purchases
 from tacit.models.description import Weight
 from tacit.randomness import Source
@@ -69,6 +71,7 @@ class LinearModel(PrivateEstimator):
     """Base of the private linear models: scores xᵀθ + constant, with noise at one of several places."""
 
     fits_without_noise = True
+    fits_tables = True
     buys_population = True
     released: ClassVar[tuple[str, ...]] = (
         "coef_", "intercept_", "coef_error_", "intercept_error_", "bounds_",
@@ -250,7 +253,7 @@ class LinearModel(PrivateEstimator):
     def _usual_label(self) -> str:
         return f"{type(self).__name__} with noise in the {self._noise().name}"
 
-    def _carry_out(self, recipe: LinearRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: LinearRecipe, rows: Rows, source: Source) -> None:
         space, place = recipe.space, recipe.place
         if recipe.bought is not None and place is not None:
             bounds = recipe.bought.buy_bounds(rows, source)
@@ -259,9 +262,14 @@ class LinearModel(PrivateEstimator):
             population = recipe.bought.buy_population(rows, source)
             if population is not None:
                 place = place.for_population(population)
-        targets = np.asarray(rows.targets)
-        counted = self._row_weights(recipe, rows, targets, source)
-        scaled = ScaledRows(rows.matrix, self._targets(targets), space, rows.keep, counted)
+        classes = self._balance(recipe, rows, source)
+
+        def scale(block: PrivateRows) -> ScaledRows:
+            targets = np.asarray(block.targets)
+            counted = self._row_weights(block, targets, classes)
+            return ScaledRows(block.matrix, self._targets(targets), space, block.keep, counted)
+
+        scaled = ScaledBlocks(rows.each(scale), space, self._loss().outputs)
         weights = self._without_noise(scaled, space) if place is None else place.solve(scaled, source)
         covariance = self._covariance(recipe, place, scaled, weights, source)
         self._keep(*space.unscaled(weights))
@@ -269,15 +277,18 @@ class LinearModel(PrivateEstimator):
         if covariance is not None:
             self._keep_errors(space, covariance)
 
+    def _balance(self, recipe: LinearRecipe, rows: Rows, source: Source) -> Array | None:
+        """The weight of each class, declared or from their sizes; None where all weigh the same."""
+        if recipe.sizes is None and not self._balanced():
+            return self._class_weights()
+        labels = self._labels()
+        counts = added(rows.each(lambda block: class_counts(np.asarray(block.targets), block.keep, labels)))
+        return inverses(counts) if recipe.sizes is None else recipe.sizes.buy(counts, source)
+
     def _row_weights(
-        self, recipe: LinearRecipe, rows: PrivateRows, targets: NDArray[Any], source: Source
+        self, rows: PrivateRows, targets: NDArray[Any], classes: Array | None
     ) -> Array | None:
         """How much each row counts, from 0 to 1; None where all count alike."""
-        classes = self._class_weights()
-        if recipe.sizes is not None:
-            classes = recipe.sizes.buy(targets, rows.keep, source)
-        elif self._balanced():
-            classes = exact_balance(targets, self._labels())
         of_row = None if classes is None else given.places(targets, self._labels())
         return row_weights(len(rows.matrix), rows.weights, float(self.weight_bound), classes, of_row)
 

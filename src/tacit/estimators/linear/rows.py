@@ -9,7 +9,7 @@ missing, and counts as the middle of its bounds, in ``fit`` and in ``predict``, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.data.arithmetic import lengths
 from tacit.errors import InvalidValue
 
-__all__ = ["ScaledRows", "Space"]
+__all__ = ["ScaledBlocks", "ScaledRows", "Space"]
 
 Array = NDArray[np.float64]
 
@@ -145,3 +145,24 @@ class ScaledRows:
 
     def __len__(self) -> int:
         return len(self._matrix)
+
+
+class ScaledBlocks(ScaledRows):
+    """The scaled rows of several blocks; every pass over them is a pass over ``parts``."""
+
+    def __init__(self, parts: Iterable[ScaledRows], space: Space, outputs: int) -> None:
+        self._parts, self.space = parts, space
+        self.width, self.outputs = space.width, outputs
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        """As those of the parts."""
+        for part in self._parts:
+            yield from part.blocks()
+
+    def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
+        """As those of the parts."""
+        for part in self._parts:
+            yield from part.weighted()
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)

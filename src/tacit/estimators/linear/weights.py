@@ -45,7 +45,6 @@ __all__ = [
     "ClassPurchase",
     "class_counts",
     "class_weights",
-    "exact_balance",
     "largest_weight",
     "row_weights",
 ]
@@ -65,7 +64,7 @@ class ClassPurchase:
     that times its rows. The event is Pure(ε). The weight of a class is the inverse of its noisy count, at
     least 1, divided by the largest of these inverses: post-processing.
 
-    >>> ClassPurchase(0.5, classes=(0, 1)).buy(np.array([0] * 900 + [1] * 100), None, Source(1)).round(2)
+    >>> ClassPurchase(0.5, classes=(0, 1)).buy(np.array([900, 100]), Source(1)).round(2)
     array([0.11, 1.  ])
     """
 
@@ -87,10 +86,12 @@ class ClassPurchase:
         """The event of the purchase."""
         return self._mechanism.event
 
-    def buy(self, targets: NDArray[Any], keep: NDArray[np.bool_] | None, source: Source) -> Array:
-        """The weight of each class, the largest 1. Called once, after the event was charged."""
-        counts = class_counts(targets, keep, self.classes)
-        return _inverses(np.asarray(replace(self._mechanism, random_state=source)(counts)))
+    def buy(self, counts: NDArray[np.int64], source: Source) -> Array:
+        """The weight of each class, the largest 1. Called once, after the event was charged.
+
+        ``counts`` are those of :func:`class_counts`.
+        """
+        return inverses(np.asarray(replace(self._mechanism, random_state=source)(counts)))
 
 
 def class_counts(
@@ -102,14 +103,10 @@ def class_counts(
     return np.bincount(found[counted], minlength=len(classes))
 
 
-def _inverses(counts: NDArray[Any]) -> Array:
+def inverses(counts: NDArray[Any]) -> Array:
+    """Balanced weights of classes of these sizes, the largest 1."""
     inverse = 1.0 / np.maximum(counts.astype(float), 1.0)
     return np.asarray(inverse / inverse.max())
-
-
-def exact_balance(targets: NDArray[Any], classes: Sequence[Any]) -> Array:
-    """Balanced weights without noise, for a fit without privacy."""
-    return _inverses(class_counts(targets, None, classes))
 
 
 def class_weights(given: Any, classes: Sequence[Any]) -> Array | None:

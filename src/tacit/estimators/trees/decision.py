@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import _gaussian, _validate, events
 from tacit.drawing import trees
 from tacit.errors import InvalidValue
+from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, moved
 from tacit.estimators.declared import declared_classes
-from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.trees import drawing, growing
 from tacit.estimators.trees.criteria import CRITERIA, MOST, gain, level_sensitivity, sensitivity
 from tacit.estimators.trees.structure import Array, Tree
@@ -104,6 +105,7 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     released = ("classes_", "coding_", "tree_", "counts_", "shares_", "n_features_in_", "feature_names_in_")
     predicts_from = ("classes_", "coding_", "tree_", "shares_")
     fits_without_noise = True
+    fits_tables = True
 
     def __init__(
         self,
@@ -184,13 +186,17 @@ class DecisionTree(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             coding=coding, depth=depth, most=most, splits=splits, leaves=leaves,
         )  # fmt: skip
 
-    def _carry_out(self, recipe: _TreeRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _TreeRecipe, rows: Rows, source: Source) -> None:
         classes = declared_classes(self.classes)
-        labels = labelled(rows, classes)
-        codes, labels = recipe.coding.codes(rows.matrix)[labels >= 0], labels[labels >= 0]
+
+        def coded(block: PrivateRows) -> growing.Coded:
+            labels = labelled(block, classes)
+            return recipe.coding.codes(block.matrix)[labels >= 0], labels[labels >= 0]
+
+        blocks = rows.each(coded)
         release, choose = self._chooser(recipe, source)
-        tree = growing.grown(codes, labels, len(classes), recipe.coding, recipe.depth, release, choose)
-        counts = tree.leaf_counts(codes, labels, len(classes))
+        tree = growing.grown(blocks, len(classes), recipe.coding, recipe.depth, release, choose)
+        counts = added(tree.leaf_counts(*block, len(classes)) for block in blocks)
         if recipe.leaves is not None:
             counts = dataclasses.replace(recipe.leaves, random_state=source)(counts)
         self._keep(recipe, tree, counts, classes)

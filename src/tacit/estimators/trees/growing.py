@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.estimators.blocks import added
 from tacit.estimators.coding import Coding
 from tacit.estimators.counting import shrunk
 from tacit.estimators.trees.criteria import gain, score
 from tacit.estimators.trees.structure import Array, Tree
 
-__all__ = ["MOST_NODES", "Split", "choose_by_gain", "choose_by_score", "grown", "splits_of", "statistics"]
+__all__ = [
+    "MOST_NODES", "Coded", "Split", "choose_by_gain", "choose_by_score", "grown", "splits_of", "statistics",
+]  # fmt: skip
 
 MOST_NODES = 2000
 """A tree does not grow beyond so many nodes, whatever was chosen."""
 
 Open = Mapping[int, tuple[int, int]]
 """The first and last cell of each column that can still be reached; a category that was used is missing."""
+Coded = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""The cells (rows, columns) and the classes of the rows of a block that count."""
 Tables = Sequence[Array]
 """For each column the counts of a node, (classes, cells)."""
 
@@ -121,11 +126,10 @@ def choose_by_gain(criterion: str, deviation: float) -> Choose:
 
 
 def grown(
-    codes: NDArray[np.int32], labels: NDArray[np.int64], classes: int, coding: Coding, depth: int,
-    release: Release, choose: Choose,
-) -> Tree:  # fmt: skip
+    blocks: Iterable[Coded], classes: int, coding: Coding, depth: int, release: Release, choose: Choose
+) -> Tree:
     """A tree of at most this depth. ``release`` is called once per level, ``choose`` once per node that can
-    split.
+    split. A level is one pass over the ``blocks``.
 
     Which nodes there are depends on the splits that were chosen before, and on nothing else of the rows: a
     node that no row reaches is split like any other.
@@ -134,11 +138,16 @@ def grown(
     nodes: list[tuple[int, int, Sequence[int], int]] = [(-1, 0, (), -1)]
     able: list[Open] = [whole]
     level = [0]
-    where = np.zeros(len(codes), dtype=np.int64)
+    tree = Tree.of(nodes, max(coding.cells))
     for _ in range(depth):
         place_of = np.full(len(nodes), -1, dtype=np.int64)
         place_of[level] = np.arange(len(level))
-        tables = release(statistics(codes, labels, place_of[where], (len(level), classes), coding))
+        shape = len(level), classes
+        parts = (
+            statistics(codes, labels, place_of[tree.reached(codes)], shape, coding)
+            for codes, labels in blocks
+        )
+        tables = release([added(column) for column in zip(*parts, strict=True)])
         below: list[int] = []
         for place, node in enumerate(level):
             splits = splits_of(coding, able[node])
@@ -149,9 +158,9 @@ def grown(
             below += range(len(nodes), len(nodes) + split.children)
             nodes += [(-1, 0, (), node)] * split.children
             able += _left_over(able[node], split)
-        where = Tree.of(nodes, max(coding.cells)).reached(codes)
+        tree = Tree.of(nodes, max(coding.cells))
         level = below
-    return Tree.of(nodes, max(coding.cells))
+    return tree
 
 
 def _left_over(able: Open, split: Split) -> list[Open]:

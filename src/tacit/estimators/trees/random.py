@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue
+from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, joint_noise, moved, shrunk
 from tacit.estimators.declared import declared_classes
-from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.trees.structure import Array, Tree
 from tacit.mechanisms import Gaussian, Laplace, PermuteAndFlip
 from tacit.randomness import Source, uniform
@@ -128,6 +129,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         "classes_", "coding_", "columns_", "routes_", "log_shares_", "log_prior_", "sharpness_", "vote",
     )  # fmt: skip
     fits_without_noise = True
+    fits_tables = True
 
     def __init__(
         self,
@@ -205,17 +207,17 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise InvalidValue(name, share, "in [0, 1)")
         return share
 
-    def _carry_out(self, recipe: _ForestRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _ForestRecipe, rows: Rows, source: Source) -> None:
         classes, noise, coding = declared_classes(self.classes), recipe.noise, recipe.coding
-        labels = labelled(rows, classes)
-        sizes = np.bincount(labels[labels >= 0], minlength=len(classes)).astype(np.float64)
+        sizes = added(rows.each(lambda block: class_sizes(block, classes)))
         if noise is not None:
             sizes = dataclasses.replace(noise.sizes, random_state=source)(sizes)
         trees, depth = self._shape(noise, float(sizes.sum()))
         drawn = [random_splits(coding, depth, source) for _ in range(trees)]
         grown = [Tree.complete(*splits) for splits in drawn]
         disjoint = self.data == "disjoint"
-        counts = statistics(grown, coding, rows, classes, source if disjoint else None)
+        draw = source if disjoint else None
+        counts = added(rows.each(lambda block: statistics(grown, coding, block, classes, draw)))
         leaves = None if noise is None else noise.of_leaves(1 if disjoint else trees)
         if leaves is not None:
             counts = dataclasses.replace(leaves, random_state=source)(counts)
@@ -233,7 +235,9 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self.log_shares_, self.log_prior_ = np.log(np.stack(shares)), np.log(prior[:, 0])
         self.sharpness_ = 1.0
         if self.vote == "average" and self.sharpness_share > 0:
-            scores = correct(self._means(rows.matrix), self.log_prior_, labels)
+            scores = added(rows.each(
+                lambda block: correct(self._means(block.matrix), self.log_prior_, labelled(block, classes))
+            ))  # fmt: skip
             select = None if noise is None or noise.sharpening is None else noise.sharpening
             best = int(np.argmax(scores))
             if select is not None:
@@ -342,6 +346,12 @@ def random_splits(coding: Coding, depth: int, source: Source) -> tuple[Array, Ar
             left, right = {**own, place: np.sort(order[:cut])}, {**own, place: np.sort(order[cut:])}
         reachable += [left, right]
     return columns, routes
+
+
+def class_sizes(rows: PrivateRows, classes: Sequence[Any]) -> Array:
+    """How many rows there are of each class: a row adds 1 to one of them."""
+    labels = labelled(rows, classes)
+    return np.bincount(labels[labels >= 0], minlength=len(classes)).astype(np.float64)
 
 
 def statistics(

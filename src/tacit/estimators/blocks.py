@@ -1,0 +1,134 @@
+"""The private rows of a fit: all of them in memory, or those of a table, block by block.
+
+An estimator that needs only sums and counts asks for them with ``rows.each(function)``: the function makes
+something of one block, and what it made of all blocks is added up (:func:`added`). In memory there is one
+block, which holds all rows. The rows of a table are a query: every pass runs it again, the engine cleans the
+values row by row, and a block of :data:`~tacit.data.engine.results.BLOCK_ROWS` rows is in memory at a time.
+
+A row of a table has the same features as in memory, for the :class:`~tacit.data.preprocessor.Preprocessor`
+makes them from that row alone. So a sum over blocks is the sum over all rows: exactly, where the summands are
+whole numbers or multiples of a power of two (counts, and numbers on a grid), however the blocks are cut; up
+to rounding, where they are any floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.randomness import Source
+from tacit.relations import Unit
+
+if TYPE_CHECKING:
+    from tacit.data.preprocessor import Preprocessor
+    from tacit.data.source import PrivateSource
+
+__all__ = ["PrivateRows", "Rows", "TableRows", "added"]
+
+T = TypeVar("T")
+
+
+class Rows(Protocol):
+    """The private rows of a fit, inside the charge. They must not be kept on the estimator."""
+
+    def each(self, made: Callable[[PrivateRows], T], *, keep: bool = False) -> Iterable[T]:
+        """What ``made`` makes of each block; every iteration over it is a pass over the rows.
+
+        With ``keep`` the results are kept, and the rows are read once: for results that are far smaller than
+        the rows, of a model that needs very many passes.
+        """
+
+    @property
+    def used(self) -> int:
+        """How many rows count: private."""
+
+
+def added(parts: Iterable[T]) -> T:
+    """The sum of what was made of each block."""
+    return reduce(add, parts)
+
+
+@dataclass(frozen=True)
+class PrivateRows:
+    """Rows in memory: one block, or all rows of a fit, which are one block then."""
+
+    matrix: NDArray[Any]
+    """Numbers (rows, features), NaN for what is no number."""
+    targets: NDArray[Any] | None
+    """One per row; None where there are none."""
+    keep: NDArray[np.bool_] | None
+    """The rows that count, so that no unit has too many; None where all do."""
+    weights: NDArray[Any] | None = None
+    """How much each row is to count, as it was handed over; None where no weights were."""
+
+    def each(self, made: Callable[[PrivateRows], T], *, keep: bool = False) -> Iterable[T]:
+        """What ``made`` makes of the rows, which are one block: it is made once."""
+        return [made(self)]
+
+    @property
+    def used(self) -> int:
+        """How many rows count: private."""
+        return len(self.matrix) if self.keep is None else int(self.keep.sum())
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a cleaned table on an engine, with the features and the target that ``maker`` makes."""
+
+    source: PrivateSource
+    table: Any
+    """:attr:`PrivateSource.table`, an Ibis table, or a filter or a side of a split of it."""
+    maker: Preprocessor
+    chosen: Any = None
+    """The columns that are read, of the rows that count; None until :meth:`bounded` has chosen them."""
+
+    def bounded(self, unit: Unit, draw: Source) -> TableRows:
+        """The same with at most ``unit.rows`` rows of each unit.
+
+        See :func:`tacit.data.reading.chosen_rows`. The key is drawn once for all passes of a fit.
+        """
+        from tacit.data.reading import chosen_rows
+
+        names = [*self.maker.columns, *([] if self.maker.target is None else [self.maker.target])]
+        most = None if unit.column is None else unit.rows
+        key = draw.words(32, np.uint8).tobytes().hex()
+        return replace(self, chosen=chosen_rows(self.source, self.table, names, most, key))
+
+    def each(self, made: Callable[[PrivateRows], T], *, keep: bool = False) -> Iterable[T]:
+        """What ``made`` makes of each block; without ``keep``, every iteration runs the query again."""
+        passes = _Passes(self, made)
+        return list(passes) if keep else passes
+
+    @property
+    def used(self) -> int:
+        """How many rows count, by a query of its own: private."""
+        found = self.source.run(self._query.aggregate(rows=self._query.count()))
+        return int(found["rows"].iloc[0])
+
+    @property
+    def _query(self) -> Any:
+        if self.chosen is None:
+            raise RuntimeError("The rows of each unit have to be bounded first.")
+        return self.chosen
+
+    def blocks(self) -> Iterator[PrivateRows]:
+        """One pass over the rows."""
+        maker = self.maker
+        for frame in self.source.blocks(self._query):
+            targets = None if maker.target is None else maker.target_values(frame)
+            yield PrivateRows(np.asarray(maker.transform(frame)), targets, None)
+
+
+@dataclass(frozen=True)
+class _Passes(Iterable[T]):
+    rows: TableRows
+    made: Callable[[PrivateRows], T]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self.made, self.rows.blocks())
