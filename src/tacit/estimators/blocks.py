@@ -3,7 +3,8 @@
 An estimator that needs only sums and counts asks for them with ``rows.each(function)``: the function makes
 something of one block, and what it made of all blocks is added up (:func:`added`). In memory there is one
 block, which holds all rows. The rows of a table are a query: every pass runs it again, the engine cleans the
-values row by row, and a block of :data:`~tacit.data.engine.results.BLOCK_ROWS` rows is in memory at a time.
+values row by row, and a block of :data:`~tacit.data.engine.results.BLOCK_ROWS` rows is in memory at a time;
+beside it what was made of all blocks, up to :data:`KEPT_BYTES`.
 
 A row of a table has the same features as in memory, for the :class:`~tacit.data.preprocessor.Preprocessor`
 makes them from that row alone. So a sum over blocks is the sum over all rows: exactly, where the summands are
@@ -13,6 +14,7 @@ to rounding, where they are any floats.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["PrivateRows", "Rows", "TableRows", "added"]
 
 T = TypeVar("T")
+
+KEPT_BYTES = 1 << 26
+"""What a pass over a table makes of its blocks is kept up to this size; else every pass makes it anew."""
 
 
 class Rows(Protocol):
@@ -101,7 +106,7 @@ class TableRows:
         return replace(self, chosen=chosen_rows(self.source, self.table, names, most, key))
 
     def each(self, made: Callable[[PrivateRows], T], *, keep: bool = False) -> Iterable[T]:
-        """What ``made`` makes of each block; without ``keep``, every iteration runs the query again."""
+        """What ``made`` makes of each block; without ``keep``, an iteration runs the query again."""
         passes = _Passes(self, made)
         return list(passes) if keep else passes
 
@@ -125,10 +130,34 @@ class TableRows:
             yield PrivateRows(np.asarray(maker.transform(frame)), targets, None)
 
 
-@dataclass(frozen=True)
 class _Passes(Iterable[T]):
-    rows: TableRows
-    made: Callable[[PrivateRows], T]
+    """Passes over the blocks of a table; if all that the first one made is small, later ones go over that."""
+
+    def __init__(self, rows: TableRows, made: Callable[[PrivateRows], T]) -> None:
+        self._rows, self._made = rows, made
+        self._kept: list[T] | None = None
+        self._large = False
 
     def __iter__(self) -> Iterator[T]:
-        return map(self.made, self.rows.blocks())
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[T] = []
+        size = 0.0
+        for block in self._rows.blocks():
+            found = self._made(block)
+            if not self._large:
+                kept.append(found)
+                size += _bytes(found)
+            if size > KEPT_BYTES:
+                self._large, kept = True, []
+            yield found
+        if not self._large:
+            self._kept = kept
+
+
+def _bytes(made: Any) -> float:
+    """The memory that a result takes; without end for one of a kind that does not tell."""
+    if isinstance(made, (tuple, list)):
+        return sum(map(_bytes, made))
+    return float(getattr(made, "nbytes", math.inf))

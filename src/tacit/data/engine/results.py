@@ -65,9 +65,14 @@ def cut(tables: Iterable[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa
 
 def _of_duckdb(connection: Any, expression: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
     connection._run_pre_execute_hooks(expression)
-    result = connection.raw_sql(connection.compile(expression))
-    reader = getattr(result, "to_arrow_reader", None) or result.fetch_record_batch  # the name before DuckDB 2
-    yield from reader(rows)
+    shown = connection.con.execute("SELECT current_setting('enable_progress_bar')").fetchone()[0]
+    connection.con.execute("SET enable_progress_bar = false")  # it would be printed on and on
+    try:
+        result = connection.raw_sql(connection.compile(expression))
+        reader = getattr(result, "to_arrow_reader", None) or result.fetch_record_batch  # before DuckDB 2
+        yield from reader(rows)
+    finally:
+        connection.con.execute(f"SET enable_progress_bar = {str(shown).lower()}")
 
 
 def _of_spark(connection: Any, expression: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:

@@ -117,6 +117,12 @@ class ScaledRows:
         small = len(matrix) * space.width * 8 <= KEPT_BYTES
         self._kept = list(self._prepare(BLOCK)) if small else None
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the rows and of what was prepared of them."""
+        prepared = sum(rows.nbytes + targets.nbytes for rows, targets in self._kept or ())
+        return self._matrix.nbytes + self._targets.nbytes + prepared
+
     def _prepare(self, size: int) -> Iterator[tuple[Array, Array]]:
         for start in range(0, len(self._matrix), size):
             part = slice(start, start + size)

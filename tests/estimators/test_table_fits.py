@@ -1,0 +1,389 @@
+"""Fits from a table: the same model as in memory, from rows that come in blocks and never all at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tacit import Budget, Column, Ledger, Schema, tables
+from tacit.data import source as sources
+from tacit.data.engine import results
+from tacit.data.reading import private_rows
+from tacit.data.source import PrivateSource
+from tacit.errors import BudgetExceeded, EngineFailed, InvalidValue, SourceMissing, TacitError
+from tacit.estimators import (
+    DecisionTree,
+    GradientBoosting,
+    LinearRegression,
+    LogisticRegression,
+    NaiveBayes,
+    Preprocessor,
+    RandomTrees,
+    Ridge,
+    blocks,
+)
+from tacit.estimators.private import PrivateEstimator
+from tacit.randomness import Source
+from tacit.relations import Unit
+
+ROWS = 6000
+SCHEMA = Schema({
+    "age": Column("integer", bounds=(0, 100)),
+    "sex": Column("category", categories=("F", "M")),
+    "income": Column("number", bounds=(-5, 5)),
+    "born": Column("date", bounds=("1900-01-01", "2020-12-31")),
+    "ill": Column("category", categories=("no", "yes")),
+})  # fmt: skip
+PEOPLE = dataclasses.replace(SCHEMA, unit=Unit("who", 2))
+LABELS = {"classes": ["no", "yes"], "random_state": 1}
+Make = Callable[[], PrivateEstimator]
+
+MODELS: dict[str, tuple[str, Make]] = {
+    "bayes": ("ill", lambda: NaiveBayes(1.0, **LABELS)),
+    "bayes of moments": ("ill", lambda: NaiveBayes(1.0, 1e-6, numbers="gaussian", **LABELS)),
+    "tree": ("ill", lambda: DecisionTree(1.0, **LABELS)),
+    "tree by gain": ("ill", lambda: DecisionTree(1.0, choice="noisy_gain", **LABELS)),
+    "random trees": ("ill", lambda: RandomTrees(1.0, trees=4, depth=4, **LABELS)),
+    "disjoint trees": ("ill", lambda: RandomTrees(1.0, trees=5, depth=3, data="disjoint", **LABELS)),
+    "boosting": ("ill", lambda: GradientBoosting(1.0, 1e-6, rounds=8, interactions=1, **LABELS)),
+    "boosted numbers": (
+        "income",
+        lambda: GradientBoosting(1.0, task="regression", target_bounds=(-5, 5), rounds=4, random_state=1),
+    ),
+    "least squares": ("income", lambda: LinearRegression(1.0, target_bounds=(-5, 5), random_state=1)),
+    "ridge": ("income", lambda: Ridge(1.0, noise="functional", target_bounds=(-5, 5), random_state=1)),
+    "logistic": ("ill", lambda: LogisticRegression(1.0, class_weight="balanced", **LABELS)),
+    "bought bounds": ("ill", lambda: LogisticRegression(1.0, bounds="dp", population="dp", **LABELS)),
+}
+EXACT = [name for name in MODELS if name not in ("least squares", "ridge", "logistic", "bought bounds")]
+"""The models whose rows are added up in whole numbers: how the blocks are cut does not matter at all."""
+
+
+def rows(number: int = ROWS) -> pd.DataFrame:
+    """Rows with missing values, undeclared categories and values beyond the bounds."""
+    random = np.random.default_rng(7)
+    frame = pd.DataFrame({
+        "age": random.integers(0, 110, number).astype(float),
+        "sex": np.array(["F", "M", "?"])[random.integers(0, 3, number)],
+        "income": random.normal(0, 3, number),
+        "born": pd.to_datetime("1950-01-01") + pd.to_timedelta(random.integers(0, 20_000, number), "D"),
+        "who": random.permutation(number) // 2,
+    })  # fmt: skip
+    frame["ill"] = np.where(frame["age"] + random.normal(0, 20, number) > 50, "yes", "no")
+    frame.loc[::17, "age"] = np.nan
+    frame.loc[::23, "ill"] = "perhaps"
+    frame["born"] = frame["born"].dt.strftime("%Y-%m-%d")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("rows")
+    rows().to_csv(folder / "rows.csv", index=False)
+    rows().to_parquet(folder / "rows.parquet", row_group_size=1000)
+    rows().sample(frac=1, random_state=3).to_parquet(folder / "mixed.parquet")
+    return {path.stem if path.stem == "mixed" else path.suffix[1:]: path for path in folder.iterdir()}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path / "ledger.db", Budget(10.0, 1e-3)) as made:
+        yield made
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 1000 rows, of which nothing is kept from one pass to the next."""
+    monkeypatch.setattr(PrivateSource.blocks, "__defaults__", (1000,))
+    monkeypatch.setattr(blocks, "KEPT_BYTES", 0)
+
+
+def in_memory(place: Path, name: str, schema: Schema = SCHEMA) -> PrivateEstimator:
+    target, make = MODELS[name]
+    maker = Preprocessor(schema, target=target)
+    frame = private_rows(place, schema, list(schema))
+    return make().fit(maker.fit_transform(frame), maker.target_values(frame))
+
+
+def from_table(place: Path, name: str, ledger: Ledger, schema: Schema = SCHEMA) -> PrivateEstimator:
+    target, make = MODELS[name]
+    with tables.open(place, schema=schema, ledger=ledger) as table:
+        model: PrivateEstimator = make().fit_table(table, target)[-1]
+    return model
+
+
+def released(model: PrivateEstimator) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in model.released if hasattr(model, name)}
+
+
+def assert_same(one: PrivateEstimator, other: PrivateEstimator, tolerance: float | None = None) -> None:
+    found, wanted = released(one), released(other)
+    assert set(found) == set(wanted)
+    for name, value in wanted.items():
+        if tolerance is None or isinstance(value, dict) or np.asarray(value).dtype.kind not in "if":
+            np.testing.assert_equal(found[name], value, err_msg=name)
+        else:
+            np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
+    assert one.event_ == other.event_
+
+
+class TestEquality:
+    @pytest.mark.parametrize("name", list(MODELS))
+    def test_files_are_fitted_as_rows_in_memory_bit_by_bit(
+        self, name: str, files: dict[str, Path], ledger: Ledger
+    ) -> None:
+        wanted = in_memory(files["parquet"], name)
+        assert_same(from_table(files["parquet"], name, ledger), wanted)
+        assert_same(from_table(files["csv"], name, ledger), wanted)
+
+    @pytest.mark.parametrize("name", [name for name in MODELS if name != "bought bounds"])
+    @pytest.mark.usefixtures("small_blocks")
+    def test_neither_the_cut_nor_the_order_of_rows_matters(
+        self, name: str, files: dict[str, Path], ledger: Ledger
+    ) -> None:
+        """Rows that draw their tree, one after the other, have others in another order."""
+        wanted, tolerance = in_memory(files["parquet"], name), None if name in EXACT else 1e-9
+        assert_same(from_table(files["parquet"], name, ledger), wanted, tolerance)
+        if name not in ("disjoint trees", "logistic"):
+            assert_same(from_table(files["mixed"], name, ledger), wanted, tolerance)
+
+    def test_other_rows_make_another_model(self, files: dict[str, Path], ledger: Ledger) -> None:
+        """The comparison can fail."""
+        table = tables.open(rows().iloc[:-1], schema=SCHEMA, ledger=ledger)
+        one_less = MODELS["bayes"][1]().fit_table(table, "ill")[-1]
+        with pytest.raises(AssertionError):
+            assert_same(one_less, in_memory(files["parquet"], "bayes"))
+
+    @pytest.mark.parametrize("fault", ["dropped", "twice"])
+    @pytest.mark.usefixtures("small_blocks")
+    def test_a_lost_or_repeated_block_is_noticed(
+        self, fault: str, files: dict[str, Path], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = results.blocks_of
+
+        def broken(*given: Any) -> Iterator[pa.Table]:
+            first, *rest = whole(*given)
+            yield from [first] * (2 if fault == "twice" else 0)
+            yield from rest
+
+        monkeypatch.setattr(sources, "blocks_of", broken)
+        for name in ("bayes", "tree", "boosting", "least squares"):
+            found, wanted = from_table(files["parquet"], name, ledger), in_memory(files["parquet"], name)
+            with pytest.raises(AssertionError):
+                assert_same(found, wanted, 1e-9)
+
+    def test_no_rows_at_all(self, ledger: Ledger) -> None:
+        with tables.open(rows(), schema=SCHEMA, ledger=ledger) as table:
+            nobody = table.filter("age > 10 and age < 5")
+            for name in ("bayes", "tree", "random trees", "boosting", "least squares"):
+                target, make = MODELS[name]
+                maker = Preprocessor(SCHEMA, target=target)
+                wanted = make().fit(maker.transform(rows(0)), np.array([], dtype=object))
+                assert_same(make().fit_table(nobody, target)[-1], wanted)
+
+    def test_the_pipeline_predicts_from_a_frame(self, files: dict[str, Path], ledger: Ledger) -> None:
+        with tables.open(files["csv"], schema=SCHEMA, ledger=ledger) as table:
+            model = MODELS["tree"][1]().fit_table(table, "ill")
+        frame = rows(50)
+        maker = Preprocessor(SCHEMA, target="ill")
+        expected = in_memory(files["csv"], "tree").predict(np.asarray(maker.transform(frame)))
+        assert model.predict(frame).tolist() == expected.tolist()
+
+
+class TestView:
+    def test_filters_and_derived_columns_are_honoured(self, files: dict[str, Path], ledger: Ledger) -> None:
+        import ibis
+
+        with tables.open(files["parquet"], schema=SCHEMA, ledger=ledger) as table:
+            view = table.filter("age >= 40").derive("old", ibis._.age >= 70)
+            model = MODELS["bayes"][1]().fit_table(view, "ill", exclude=["born"])[-1]
+        schema = SCHEMA.with_column("old", Column("boolean"))
+        frame = private_rows(files["parquet"], SCHEMA, list(SCHEMA))
+        frame = frame[(frame["age"] >= 40).fillna(False)]
+        frame["old"] = frame["age"] >= 70
+        maker = Preprocessor(schema, target="ill", exclude=["born"])
+        wanted = MODELS["bayes"][1]().fit(maker.transform(frame), maker.target_values(frame))
+        assert_same(model, wanted)
+        assert ledger.entries()[0].label == "naive Bayes where age >= 40"
+
+
+class TestUnits:
+    def test_as_in_memory_where_nobody_has_too_many_rows(self, files: dict[str, Path]) -> None:
+        target, make = MODELS["boosting"]
+        maker = Preprocessor(PEOPLE, target=target)
+        frame = private_rows(files["csv"], PEOPLE, list(PEOPLE))
+        wanted = make().set_params(rows_per_unit=2).fit(
+            maker.transform(frame), maker.target_values(frame), units=frame[sources.UNIT]
+        )  # fmt: skip
+        with Ledger.open(files["csv"].parent / "people.db", Budget(5.0, 1e-3), unit=PEOPLE.unit) as book:
+            model = from_table(files["csv"], "boosting", book, PEOPLE)
+        assert_same(model, wanted)
+        assert model.guarantee_.unit == PEOPLE.unit
+
+    @pytest.mark.usefixtures("small_blocks")
+    def test_nobody_counts_more_often_than_the_unit_says(self, tmp_path: Path) -> None:
+        """5 people of 40 rows each, and 600 of one: at most 2 rows of each count, the same in every pass."""
+        frame = rows(800)
+        frame["who"] = [f"p{i % 5}" for i in range(200)] + [f"q{i}" for i in range(600)]
+        made = self.chosen(frame)
+        assert made.used == 5 * 2 + 600
+        assert made.features() == made.features()
+        assert len({str(self.chosen(frame, seed).features()) for seed in range(4)}) > 1
+
+    def test_what_one_person_adds_leaves_the_choice_of_others(self, tmp_path: Path) -> None:
+        frame = rows(300)
+        frame["who"] = [f"p{i % 10}" for i in range(300)]
+        without = frame[frame["who"] != "p3"]
+        one, other = self.chosen(frame).features(), self.chosen(without).features()
+        assert len(other) == 18
+        assert len(one) == 20
+        left = one.copy()
+        for row in other:
+            left.remove(row)
+        assert len(left) == 2
+
+    @staticmethod
+    def chosen(frame: pd.DataFrame, seed: int = 1) -> Any:
+        class Chosen(blocks.TableRows):
+            def features(self) -> list[Any]:
+                return sorted(row for block in self.blocks() for row in map(tuple, block.matrix.tolist()))
+
+        opened = sources.connect(frame, PEOPLE)
+        maker = Preprocessor(PEOPLE, target="ill")
+        return Chosen(opened, opened.table, maker).bounded(PEOPLE.unit, Source(seed))
+
+
+class TestCharge:
+    def test_the_charge_comes_before_the_rows(
+        self, files: dict[str, Path], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[int] = []
+        whole = results.blocks_of
+
+        def watched(*given: Any) -> Iterator[pa.Table]:
+            seen.append(len(ledger.entries()))
+            return whole(*given)
+
+        monkeypatch.setattr(sources, "blocks_of", watched)
+        names = ("bayes", "tree", "random trees", "boosting", "ridge", "bought bounds")
+        for number, name in enumerate(names, 1):
+            model = from_table(files["parquet"], name, ledger)
+            assert seen
+            assert set(seen) == {number}
+            assert ledger.entries()[-1].event == model.event_
+            seen.clear()
+
+    def test_a_refused_fit_reads_nothing(
+        self, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def forbidden(*given: Any) -> Any:
+            raise AssertionError("a row was read")
+
+        monkeypatch.setattr(sources, "blocks_of", forbidden)
+        monkeypatch.setattr(PrivateSource, "run", forbidden)
+        with Ledger.open(tmp_path / "poor.db", Budget(0.5, 1e-3)) as poor:
+            for name in MODELS:
+                with pytest.raises(BudgetExceeded):
+                    from_table(files["parquet"], name, poor)
+            assert not poor.entries()
+
+    def test_what_the_engine_says_is_withheld(
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """In the middle of a pass as at its start; a fit that failed leaves nothing behind."""
+
+        def failing(*given: Any) -> Iterator[pa.Table]:
+            yield from list(results.blocks_of(*given))[:1]
+            raise ValueError("secret")
+
+        monkeypatch.setattr(sources, "blocks_of", failing)
+        with tables.open(rows(), schema=SCHEMA, ledger=ledger) as table:
+            model = MODELS["tree"][1]()
+            with pytest.raises(EngineFailed) as caught:
+                model.fit_table(table, "ill")
+        assert "secret" not in str(caught.value) + "".join(capsys.readouterr())
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert not [name for name in vars(model) if name.endswith("_")]
+
+
+class TestAgreement:
+    def test_relation_and_unit_are_those_of_the_table(self, tmp_path: Path) -> None:
+        with (
+            Ledger.open(tmp_path / "a.db", Budget(5.0), unit=PEOPLE.unit, relation="replace_one") as ledger,
+            tables.open(rows(200), schema=PEOPLE, ledger=ledger) as table,
+        ):
+            model = NaiveBayes(1.0, **LABELS).fit_table(table, "ill")[-1]
+            assert (model.guarantee_.relation, model.guarantee_.unit) == (ledger.relation, PEOPLE.unit)
+            assert model.event_ == ledger.entries()[0].event
+            said = {"relation": "replace_one", "rows_per_unit": 2, "ledger": ledger}
+            NaiveBayes(1.0, **LABELS, **said).fit_table(table, "ill")
+            with pytest.raises(TacitError, match="at most 3 rows"):
+                NaiveBayes(1.0, **LABELS, rows_per_unit=3).fit_table(table, "ill")
+
+    def test_refusals(self, ledger: Ledger, tmp_path: Path) -> None:
+        with Ledger.open(tmp_path / "other.db", Budget(1.0)) as other:
+            table = tables.open(rows(20), schema=SCHEMA, ledger=ledger)
+            with pytest.raises(InvalidValue, match="ledger"):
+                NaiveBayes(1.0, **LABELS, ledger=other).fit_table(table, "ill")
+            with pytest.raises(InvalidValue, match="target"):
+                NaiveBayes(1.0, **LABELS).fit_table(table)
+            with pytest.raises(TacitError, match="replace_one"):
+                NaiveBayes(1.0, **LABELS, relation="replace_one").fit_table(table, "ill")
+
+            class Whole(NaiveBayes):
+                fits_tables = False
+
+            with pytest.raises(InvalidValue, match="sums and counts"):
+                Whole(1.0, **LABELS).fit_table(table, "ill")
+            table.close()
+            with pytest.raises(SourceMissing, match="closed"):
+                NaiveBayes(1.0, **LABELS).fit_table(table, "ill")
+            assert not ledger.entries()
+
+
+BIG = """
+import resource, sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from tacit import Budget, Column, Ledger, Schema, tables
+from tacit.estimators import GradientBoosting, NaiveBayes
+
+folder, part = sys.argv[1], 20_000
+random = np.random.default_rng(1)
+kinds = pa.array([f"k{i:02}" for i in range(100)])
+columns = {"x": pa.float64(), "kind": pa.string(), "ill": pa.bool_()}
+schema = Schema({
+    "x": Column("number", bounds=(0, 1)),
+    "kind": Column("category", categories=tuple(kinds.to_pylist())),
+    "ill": Column("boolean"),
+})
+with Ledger.open(f"{folder}/big.db", Budget(9.0, 1e-3)) as ledger:
+    for parts in (3, 25):
+        with pq.ParquetWriter(f"{folder}/{parts}.parquet", pa.schema(columns)) as out:
+            for _ in range(parts):
+                x, kind = random.uniform(0, 1, part), random.integers(0, 100, part)
+                out.write_table(pa.table({"x": x, "kind": kinds.take(pa.array(kind)), "ill": x > 0.5}))
+        options = {"schema": schema, "ledger": ledger, "memory_limit": "64MB"}
+        with tables.open(f"{folder}/{parts}.parquet", **options) as table:
+            NaiveBayes(1.0, classes=[False, True]).fit_table(table, "ill")
+            GradientBoosting(1.0, 1e-6, classes=[False, True], rounds=1).fit_table(table, "ill")
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    """500 000 rows of 101 features are 404 MB of float64, 355 MB more than 60 000 rows are."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", "-c", BIG, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    few, many = map(int, done.stdout.split())
+    assert many - few < 120
