@@ -49,13 +49,18 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def charged_when_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many charges there were whenever rows were read."""
     counted: list[int] = []
-    original = PrivateSource.run
 
-    def count(self: PrivateSource, expression: Any) -> Any:
-        counted.append(charges())
-        return original(self, expression)
+    def watch(name: str) -> None:
+        original = getattr(PrivateSource, name)
 
-    monkeypatch.setattr(PrivateSource, "run", count)
+        def count(self: PrivateSource, expression: Any) -> Any:
+            counted.append(charges())
+            return original(self, expression)
+
+        monkeypatch.setattr(PrivateSource, name, count)
+
+    watch("run")
+    watch("blocks")
     return counted
 
 
