@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engines import Maker
 from tacit import Budget, Column, Ledger, Schema, tables
 from tacit.data.reading import private_rows
 from tacit.data.source import UNIT
 from tacit.errors import EngineFailed
 from tacit.estimators import DecisionTree, LinearRegression, NaiveBayes, Preprocessor
 from tacit.relations import Unit
-from engines import Maker
 
 PERSON = Unit("who", 2)
 SCHEMA = Schema(

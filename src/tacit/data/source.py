@@ -116,9 +116,11 @@ class PrivateSource:
         """
         self.require_open()
         with unchanged(self.files):
-            steps = self._silently(lambda: blocks_of(self._connection, prune(expression), rows))
+            steps = self._silently(
+                lambda: map(as_frame, blocks_of(self._connection, prune(expression), rows))
+            )
             while (block := self._silently(lambda: next(steps, None))) is not None:
-                yield as_frame(block)
+                yield block
 
     def _silently(self, action: Callable[[], T]) -> T:
         """What the engine answers; if it fails, what it says is withheld."""

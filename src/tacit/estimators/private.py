@@ -237,7 +237,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         maker.fit(dict.fromkeys(maker.columns, ()))
         table.source.require_open()
         rows = TableRows(table.source, table.expression, maker)
-        about = f" where {' and '.join(table.conditions)}" if table.conditions else ""
+        conditions = [f"({one})" if " or " in one.lower() else one for one in table.conditions]
+        about = f" where {' and '.join(conditions)}" if conditions else ""
         self._fit(payment, maker.features, lambda: rows, False, table.assumptions, about)
         return Pipeline([("preprocessor", maker), ("model", self)])
 

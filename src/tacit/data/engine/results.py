@@ -7,6 +7,7 @@ every executor writes its batches as Arrow messages, and the driver fetches thos
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import ibis.expr.operations as ops
@@ -72,7 +73,8 @@ def _of_duckdb(connection: Any, expression: ir.Table, rows: int) -> Iterator[pa.
         reader = getattr(result, "to_arrow_reader", None) or result.fetch_record_batch  # before DuckDB 2
         yield from reader(rows)
     finally:
-        connection.con.execute(f"SET enable_progress_bar = {str(shown).lower()}")
+        with suppress(Exception):  # it may be closed by now
+            connection.con.execute(f"SET enable_progress_bar = {str(shown).lower()}")
 
 
 def _of_spark(connection: Any, expression: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
