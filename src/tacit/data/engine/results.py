@@ -69,7 +69,7 @@ def _of_duckdb(connection: Any, expression: ir.Table, rows: int) -> Iterator[pa.
     shown = connection.con.execute("SELECT current_setting('enable_progress_bar')").fetchone()[0]
     connection.con.execute("SET enable_progress_bar = false")  # it would be printed on and on
     try:
-        result = connection.raw_sql(connection.compile(expression))
+        result = connection.con.sql(connection.compile(expression))  # con.execute would collect all rows
         reader = getattr(result, "to_arrow_reader", None) or result.fetch_record_batch  # before DuckDB 2
         yield from reader(rows)
     finally:
