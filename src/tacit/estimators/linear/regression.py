@@ -49,7 +49,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     usual_penalty = 0.0
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str | Noise = "statistics",
+        self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str | Noise = "adaptive",
         target_bounds: Any = None, bounds: Any = None, norm: float | None = None,
         population: int | str | None = None, fit_intercept: bool = True, relation: str = "add_remove",
         rows_per_unit: int = 1, ledger: Any = None, label: str | None = None, verbose: bool = False,
@@ -108,7 +108,7 @@ class Ridge(LinearRegression):
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, alpha: float | None = None,
-        noise: str | Noise = "statistics", target_bounds: Any = None, bounds: Any = None,
+        noise: str | Noise = "adaptive", target_bounds: Any = None, bounds: Any = None,
         norm: float | None = None, population: int | str | None = None, fit_intercept: bool = True,
         relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None, label: str | None = None,
         verbose: bool = False, random_state: int | None = None, weight_bound: float = 1.0,
