@@ -110,11 +110,11 @@ class Centre:
         """Means of noisy sums, shrunk towards 0 by their noise; ``spread`` has one deviation for each sum."""
         rows = max(float(sums[0]), FLOOR * float(spread[0]), 1.0) if count is None else float(count)
         means, errors = sums / rows, spread / rows
-        kept = _shrunk(means, errors)
-        features = kept[2:-1] if intercept else np.zeros_like(kept[2:-1])
-        features = features / max(1.0, float(np.linalg.norm(features)))
+        features, noise = means[2:-1] * intercept, float(np.linalg.norm(errors[2:-1]))
+        length = float(np.linalg.norm(features))
+        features = features * float(_shrunk(min(length, 1.0), noise)) / max(length, 1e-300)
         square = float(np.clip(means[-1] - features @ features + errors[-1] / 2, 0.05, 1.0))
-        target = float(np.clip(kept[1], -1.0, 1.0)) if intercept else 0.0
+        target = float(np.clip(_shrunk(means[1], errors[1]), -1.0, 1.0)) if intercept else 0.0
         least = rows if count is not None else max(float(sums[0] - 2 * spread[0]), 0.0)
         return cls(rows, least, target, features, square, math.sqrt(CONSTANT * square) if intercept else 0.0)
 
@@ -219,7 +219,7 @@ class AdaptiveLeastSquares(Place):
        * moments, for δ = 0 or many rows: z and r divided by bounds from the scale, and each row multiplied
          by the number that brings ‖x‖ and |s| to at most 1: :class:`GaussianMoments` or
          :class:`WishartMoments` have their sensitivity;
-       * the mean, where the noise drowns the features: Σ f·r, with f·|r| ≤ C, over C: **1**.
+       * the mean, where the noise drowns the features: (Σ f·r/C, 0.3·Σ 1) with f·|r| ≤ C: **√1.09**.
 
     A row that is replaced moves each of these by at most twice as much (the histograms by √2 times as much in
     ℓ2), a unit by that times its rows.
@@ -374,16 +374,20 @@ class AdaptiveLeastSquares(Place):
         if not self.problem.intercept:
             return nothing, 0.0
         _, bound = self._bounds(rows.centre, scale, 0.1)
-        total = 0.0
+        total = np.zeros(2)
         for z, residuals, _, w in rows.blocks():
-            total += float(np.sum(z.any(axis=1) * w * np.clip(residuals / bound, -1.0, 1.0)))
-        reach = self.problem.sensitivity(1.0) * SUMMATION
+            counted = z.any(axis=1) * w
+            total += np.sum(counted * np.clip(residuals / bound, -1.0, 1.0)), WATCHED * np.sum(counted)
+        reach = self.problem.sensitivity(self._watched)
         mechanism: Gaussian | Norm = Norm(reach, self._last)
+        spread = reach * math.sqrt(3) / self._last
         if self.problem.delta > 0:
-            mechanism = Gaussian(reach, noise_multiplier=self._last)
-        noisy = float(replace(mechanism, random_state=source)(np.array([total]))[0])
-        error = self._spread() / rows.centre.count
-        return nothing, bound * float(_shrunk(np.clip(noisy / rows.centre.count, -1.0, 1.0), error))
+            mechanism, spread = Gaussian(reach, noise_multiplier=self._last), reach * self._last
+        off, count = replace(mechanism, random_state=source)(total) / (1.0, WATCHED)
+        known = self.problem.population
+        rows_there = max(float(count), FLOOR * spread / WATCHED) if known is None else float(known)
+        error = spread / rows_there
+        return nothing, bound * float(_shrunk(np.clip(off / rows_there, -1.0, 1.0), error))
 
     def _descend(
         self, rows: CentredRows, scale: Scale, ratio: float, source: Source
