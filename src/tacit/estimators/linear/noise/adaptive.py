@@ -291,19 +291,16 @@ class AdaptiveLeastSquares(Place):
 
     # --------------------------------------------------------------------------- public facts
 
-    def _spread(self, bound: float = 1.0) -> float:
-        """The standard deviation, per weight, of a third release of vectors of norm at most ``bound``."""
-        reach = self.problem.sensitivity(bound)
+    def _deviation(self) -> float:
+        """The standard deviation of the third release per weight, for rows whose part of it is at most 1."""
         if self.problem.delta > 0:
-            return reach * self._last
-        return reach * math.sqrt(self.problem.width + 1) / self._last
+            return self.problem.sensitivity(self._watched) * self._last
+        return self._moments_noise(self.problem.width, self.problem.intercept).spread
 
     def noise_and_signal(self) -> tuple[float, float] | None:
         """The noise of the third release against n rows that all say the same."""
         rows = self.problem.population
-        if rows is None:
-            return None
-        return self._spread(self._watched) * math.sqrt(self.problem.width), float(rows)
+        return None if rows is None else (self._deviation() * math.sqrt(self.problem.width), float(rows))
 
     @property
     def _watched(self) -> float:
@@ -321,21 +318,16 @@ class AdaptiveLeastSquares(Place):
         centre = self._bought_centre(rows, source)
         centred = CentredRows(rows, centre)
         scale = self._bought_scale(centred, source)
-        if self.problem.delta > 0:
-            ratio = centre.count / (self._spread(self._watched) * math.sqrt(self.problem.width))
-            if _units(ratio * centre.least / centre.count) < LEAST_UNITS:
-                found = self._mean(centred, scale, source)
-            elif ratio < MOMENTS_FROM:
-                found = self._descend(centred, scale, ratio, source)
-            else:
-                found = self._from_moments(centred, scale, ratio, source)
+        ratio = centre.count / (self._deviation() * math.sqrt(self.problem.width))
+        certain = ratio * centre.least / centre.count
+        descent = self.problem.delta > 0 and ratio < MOMENTS_FROM
+        drowned = _units(certain) < LEAST_UNITS if descent else certain < LEAST_RATIO
+        if drowned and self.problem.intercept:
+            found = self._mean(centred, scale, source)
+        elif descent:
+            found = self._descend(centred, scale, ratio, source)
         else:
-            spread = self._moments_noise(self.problem.width, self.problem.intercept).spread
-            ratio = centre.count / (spread * math.sqrt(self.problem.width))
-            if ratio * centre.least / centre.count < LEAST_RATIO:
-                found = self._mean(centred, scale, source)
-            else:
-                found = self._from_moments(centred, scale, ratio, source)
+            found = self._from_moments(centred, scale, ratio, source)
         coefficients, level = found
         if not self.problem.intercept:
             return coefficients[:, None]
@@ -369,10 +361,7 @@ class AdaptiveLeastSquares(Place):
         return min(scale.bound(scale.lengths, beyond), longest), min(scale.bound(scale.residuals, beyond), 2.0)
 
     def _mean(self, rows: CentredRows, scale: Scale, source: Source) -> tuple[Array, float]:
-        """No features: a residual that the mean of the target is off by, clipped."""
-        nothing = np.zeros(self.features)
-        if not self.problem.intercept:
-            return nothing, 0.0
+        """No features, and how far the mean of the target is off, by clipped residuals."""
         _, bound = self._bounds(rows.centre, scale, 0.1)
         total = np.zeros(2)
         for z, residuals, _, w in rows.blocks():
@@ -387,7 +376,7 @@ class AdaptiveLeastSquares(Place):
         known = self.problem.population
         rows_there = max(float(count), FLOOR * spread / WATCHED) if known is None else float(known)
         error = spread / rows_there
-        return nothing, bound * float(_shrunk(np.clip(off / rows_there, -1.0, 1.0), error))
+        return np.zeros(self.features), bound * float(_shrunk(np.clip(off / rows_there, -1.0, 1.0), error))
 
     def _descend(
         self, rows: CentredRows, scale: Scale, ratio: float, source: Source
@@ -404,7 +393,7 @@ class AdaptiveLeastSquares(Place):
             self.problem.sensitivity(self._watched), noise_multiplier=self._last * math.sqrt(steps) * (1 + 1e-12),
             random_state=source,
         )  # fmt: skip
-        error = self._spread(self._watched) * math.sqrt(steps) / (WATCHED * centre.count)
+        error = self._deviation() * math.sqrt(steps) / (WATCHED * centre.count)
         gain = CLIP_RATE / (1 + (error / CLIP_ERROR) ** 2)
         weights, velocity, total = (np.zeros(self.problem.width) for _ in range(3))
         shrink = np.full(self.problem.width, self.penalty / centre.count)
