@@ -48,7 +48,8 @@ __all__ = [
 ]
 
 PLACES: dict[str, type[Noise]] = {
-    kind.name: kind for kind in (Objective, Output, Functional, Gradient, Adaptive, Statistics, Input, Exponential)
+    kind.name: kind
+    for kind in (Objective, Output, Functional, Gradient, Adaptive, Statistics, Input, Exponential)
 }
 """The settings of every place, by its name."""
 

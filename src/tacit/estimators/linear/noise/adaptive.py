@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from tacit import _gaussian, events
-from tacit.data.arithmetic import lengths
 from tacit.estimators.linear.losses import Squared
+from tacit.estimators.linear.noise.centring import FLOOR, Centre, CentredRows, Scale, ShortenedRows, shrunk
 from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
 from tacit.estimators.linear.noise.statistics import (
     SUMMATION,
@@ -21,22 +19,18 @@ from tacit.estimators.linear.noise.statistics import (
     WishartMoments,
     solve,
 )
-from tacit.estimators.linear.rows import KEPT_BYTES, ScaledRows
+from tacit.estimators.linear.rows import ScaledRows
 from tacit.mechanisms import Gaussian, Laplace, Norm
 from tacit.randomness import Source
 from tacit.relations import histogram_sensitivity
 
-__all__ = ["Adaptive", "AdaptiveLeastSquares", "CentredRows", "Centre", "Scale"]
+__all__ = ["Adaptive", "AdaptiveLeastSquares"]
 
 SHARES = {True: (0.12, 0.06), False: (0.15, 0.1)}
-"""The parts spent on the centre and on the scale, of 1/σ² where the noise is Gaussian and of ε where δ = 0."""
+"""The parts spent on centre and scale: of 1/σ² where δ > 0, which is True, and of ε where δ = 0."""
 SUMS = (0.5, 1.0, 0.7, 0.3)
 """The weights of 1, s, u and ‖u‖² in the release of the centre."""
-EXPONENTS = (-10, 1)
-"""The scales that are told apart are powers of two between these."""
-CONSTANT = 0.3
-"""The square of the constant beside the centred features, relative to their mean squared length."""
-DRIFT = 0.05
+DRIFT = 0.07
 """The part of the variance of the target that the noise of a descent may add to the predictions."""
 STEP = 1.5
 """The length of a step, relative to 1/E‖z‖²; 2 is stable whatever the rows are."""
@@ -45,8 +39,8 @@ FEWEST_STEPS, MOST_STEPS, MOMENTUM = 5, 100, 0.9
 WATCHED = 0.3
 """The weight of the clipping factors beside the clipped gradients."""
 CLIPPED, CLIPPED_FROM = 0.4, 60.0
-"""The part of the rows that are clipped where there is much noise; beyond the second signal-to-noise ratio, it
-falls with the root of that."""
+"""The part of the rows that are clipped where there is much noise; beyond the second signal-to-noise ratio,
+it falls with the root of that."""
 CLIP_RATE, CLIP_ERROR = 0.7, 0.1
 """How fast the clip norm follows the residuals, and the noise on the mean factor that halves this."""
 LEAST_UNITS = 3.0
@@ -55,10 +49,6 @@ LEAST_RATIO = 4.0
 """Moments with a lower signal-to-noise ratio than this are not released; the mean is."""
 MOMENTS_FROM = 20_000.0
 """The signal-to-noise ratio from which one release of moments is better than a descent."""
-BESIDE = 0.5
-"""The constant beside rows of length 1 in the moments."""
-FLOOR = 2.0
-"""The number of rows is taken to be at least so many standard deviations of its noise."""
 LIMIT = 1e9
 """Weights are kept within ± this: rows alone would decide whether an unbounded weight overflows."""
 
@@ -78,125 +68,6 @@ class Adaptive(Noise):
 
     def place(self, problem: Problem) -> AdaptiveLeastSquares:
         return AdaptiveLeastSquares(problem, self)
-
-
-@dataclass(frozen=True)
-class Centre:
-    """What the first release says of rows (u, constant) with targets s: their number, means, mean ‖u‖²."""
-
-    count: float
-    least: float
-    """The number of rows that there are at least, but for two standard deviations of its noise."""
-    target: float
-    features: Array
-    square: float
-    constant: float
-
-    @staticmethod
-    def sums(rows: ScaledRows, features: int) -> Array:
-        """Σ (1, s, u, ‖u‖²), exact."""
-        total = np.zeros(features + 3)
-        for x, targets, w in rows.weighted():
-            counted = x.any(axis=1) * (1.0 if isinstance(w, float) else w[:, 0])
-            u = x[:, :features]
-            total[0] += counted.sum()
-            total[1] += counted @ targets[:, 0]
-            total[2:-1] += counted @ u
-            total[-1] += counted @ np.square(u).sum(axis=1)
-        return total
-
-    @classmethod
-    def of(cls, sums: Array, spread: Array, intercept: bool, count: float | None) -> Centre:
-        """Means of noisy sums, shrunk towards 0 by their noise; ``spread`` has one deviation for each sum."""
-        rows = max(float(sums[0]), FLOOR * float(spread[0]), 1.0) if count is None else float(count)
-        means, errors = sums / rows, spread / rows
-        features, noise = means[2:-1] * intercept, float(np.linalg.norm(errors[2:-1]))
-        length = float(np.linalg.norm(features))
-        features = features * float(_shrunk(min(length, 1.0), noise)) / max(length, 1e-300)
-        square = float(np.clip(means[-1] - features @ features + errors[-1] / 2, 0.05, 1.0))
-        target = float(np.clip(_shrunk(means[1], errors[1]), -1.0, 1.0)) if intercept else 0.0
-        least = rows if count is not None else max(float(sums[0] - 2 * spread[0]), 0.0)
-        return cls(rows, least, target, features, square, math.sqrt(CONSTANT * square) if intercept else 0.0)
-
-
-class CentredRows:
-    """Rows z = (u − centre, constant) with their residuals r = s − mean, lengths and weights, in many passes.
-
-    How a row is centred, and its length, depend on that row and the released centre alone, bit by bit.
-    """
-
-    def __init__(self, rows: ScaledRows, centre: Centre) -> None:
-        self._rows, self.centre = rows, centre
-        small = len(rows) * rows.width * 8 <= KEPT_BYTES
-        self._kept = list(self._prepare()) if small else None
-
-    def _prepare(self) -> Iterator[tuple[Array, Array, Array, Array | float]]:
-        features = self.centre.features.size
-        for x, targets, w in self._rows.weighted():
-            counted = x.any(axis=1)
-            z = x.copy()
-            z[:, :features] -= self.centre.features
-            z[:, features:] = self.centre.constant
-            z[~counted] = 0.0
-            residuals = np.where(counted, targets[:, 0] - self.centre.target, 0.0)
-            yield z, residuals, lengths(z), w if isinstance(w, float) else w[:, 0]
-
-    def blocks(self) -> Iterator[tuple[Array, Array, Array, Array | float]]:
-        """(z, residuals, ‖z‖, weights) of each block; a row that does not count is all zeros."""
-        return iter(self._kept) if self._kept is not None else self._prepare()
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Noisy histograms of ‖z‖ and |r|, over powers of two."""
-
-    lengths: Array
-    residuals: Array
-
-    @staticmethod
-    def counts(rows: CentredRows) -> Array:
-        """How many rows have their length, and their residual, below each power of two and not the last."""
-        edges = 2.0 ** np.arange(*EXPONENTS)
-        found = np.zeros((2, edges.size + 1))
-        for z, residuals, sizes, w in rows.blocks():
-            counted = z.any(axis=1) * w
-            for row, values in zip(found, (sizes, np.abs(residuals)), strict=True):
-                row += np.bincount(np.searchsorted(edges, values), counted, edges.size + 1)
-        return found
-
-    def bound(self, histogram: Array, beyond: float) -> float:
-        """A value that about ``beyond`` rows exceed: bins are added up from the top, then interpolated."""
-        tail = 0.0
-        for place in range(histogram.size - 1, 0, -1):
-            before, tail = tail, tail + float(histogram[place])
-            if tail > beyond:
-                part = min(max((beyond - before) / (tail - before), 0.0), 1.0)
-                return float(2.0 ** (EXPONENTS[0] + place - part))
-        return float(2.0 ** EXPONENTS[0])
-
-
-class _Weighted:
-    """Rows for :meth:`Moments.of`: of length ≤ 1, targets within ±1, each scaled down as a whole.
-
-    A row and its target that exceed the bounds are multiplied by the same number, which is to give the row a
-    lower weight: least squares of the same linear relation.
-    """
-
-    def __init__(self, rows: CentredRows, length: float, residual: float) -> None:
-        self._rows, self._length, self._residual = rows, length, residual
-        self.constant = BESIDE if rows.centre.constant > 0 else 0.0
-        self.radius = math.hypot(1.0, self.constant)
-        self.width = rows.centre.features.size + (self.constant > 0)
-
-    def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
-        features = self._rows.centre.features.size
-        for z, residuals, _, w in self._rows.blocks():
-            x = z / (self._length * self.radius)
-            x[:, features:] = np.where(z.any(axis=1), self.constant / self.radius, 0.0)[:, None]
-            s = residuals / self._residual
-            largest = np.maximum(np.maximum(lengths(x), np.abs(s)), 1.0)
-            x, s = x / largest[:, None], np.clip(s / largest, -1.0, 1.0)
-            yield x, s[:, None], w if isinstance(w, float) else w[:, None]
 
 
 class AdaptiveLeastSquares(Place):
@@ -237,7 +108,7 @@ class AdaptiveLeastSquares(Place):
     Nothing below reads the rows. A step of length η moves the predictions by noise: over a path of length L
     by a variance of about p·L·σ²C²/2n², for p weights. L makes that :data:`DRIFT` times C²/E‖z‖², which is
     of the order of the variance of the residuals: a longer path would add more than it could explain, and
-    where the path is shorter than two steps the features are left alone. The mean of the second half of the
+    where the path is shorter than three steps the features are left alone. The mean of the second half of the
     path is kept.
 
     Boosted steps on clipped residuals are those of Tang et al. (2023); that the data's own scale must be
@@ -247,7 +118,7 @@ class AdaptiveLeastSquares(Place):
 
     >>> place = AdaptiveLeastSquares(Problem(Squared(), width=9, epsilon=1.0, delta=1e-6))
     >>> place.notes
-    ['noise multipliers 12.2 for the centre, 21.12 for the scale, 4.61 for the weights']
+    ['noise multipliers 12.2 for the centre, 17.25 for the scale, 4.665 for the weights']
     >>> AdaptiveLeastSquares(Problem(Squared(), width=9, epsilon=1.0)).event
     Compose(events=(Pure(epsilon=0.15), Laplace(...), Pure(epsilon=0.7499...)))
     """
@@ -343,10 +214,10 @@ class AdaptiveLeastSquares(Place):
         exact = Centre.sums(rows, self.features)[needed] * weights[needed]
         noisy[needed] = replace(self._centre, random_state=source)(exact) / weights[needed]
         deviation = self._centre.sensitivity
-        if isinstance(self._centre, Gaussian):
-            deviation *= self._centre.event.noise_multiplier
-        else:
+        if isinstance(self._centre, Norm):
             deviation *= math.sqrt(needed.sum() + 1) / self._centre.epsilon
+        else:
+            deviation *= self._centre.event.noise_multiplier
         spread[needed] = deviation / weights[needed]
         return Centre.of(noisy, spread, self.problem.intercept, self.problem.population)
 
@@ -357,8 +228,7 @@ class AdaptiveLeastSquares(Place):
 
     def _bounds(self, centre: Centre, scale: Scale, clipped: float) -> tuple[float, float]:
         beyond = clipped * centre.count
-        longest = 2.0 * math.hypot(1.0, centre.constant)
-        return min(scale.bound(scale.lengths, beyond), longest), min(scale.bound(scale.residuals, beyond), 2.0)
+        return scale.bound(scale.lengths, beyond), scale.bound(scale.residuals, beyond)
 
     def _mean(self, rows: CentredRows, scale: Scale, source: Source) -> tuple[Array, float]:
         """No features, and how far the mean of the target is off, by clipped residuals."""
@@ -376,7 +246,7 @@ class AdaptiveLeastSquares(Place):
         known = self.problem.population
         rows_there = max(float(count), FLOOR * spread / WATCHED) if known is None else float(known)
         error = spread / rows_there
-        return np.zeros(self.features), bound * float(_shrunk(np.clip(off / rows_there, -1.0, 1.0), error))
+        return np.zeros(self.features), bound * float(shrunk(np.clip(off / rows_there, -1.0, 1.0), error))
 
     def _descend(
         self, rows: CentredRows, scale: Scale, ratio: float, source: Source
@@ -389,10 +259,9 @@ class AdaptiveLeastSquares(Place):
         clipped = _clipped(ratio)
         length, residual = self._bounds(centre, scale, clipped)
         clip_norm, goal = length * residual, 1 - clipped * SHORTENED
-        mechanism = Gaussian(
-            self.problem.sensitivity(self._watched), noise_multiplier=self._last * math.sqrt(steps) * (1 + 1e-12),
-            random_state=source,
-        )  # fmt: skip
+        multiplier = self._last * math.sqrt(steps) * (1 + 1e-12)
+        reach = self.problem.sensitivity(self._watched)
+        mechanism = Gaussian(reach, noise_multiplier=multiplier, random_state=source)
         error = self._deviation() * math.sqrt(steps) / (WATCHED * centre.count)
         gain = CLIP_RATE / (1 + (error / CLIP_ERROR) ** 2)
         weights, velocity, total = (np.zeros(self.problem.width) for _ in range(3))
@@ -414,7 +283,7 @@ class AdaptiveLeastSquares(Place):
     ) -> tuple[Array, float]:
         clipped = _clipped(ratio) / 2
         length, residual = self._bounds(rows.centre, scale, clipped)
-        weighted = _Weighted(rows, length, residual)
+        weighted = ShortenedRows(rows, length, residual)
         release = self._moments_noise(weighted.width, weighted.constant > 0)
         noisy = release(Moments.of(weighted, lambda targets: targets), source)
         unit = length * weighted.radius
@@ -425,11 +294,6 @@ class AdaptiveLeastSquares(Place):
 
 SHORTENED = 0.35
 """The mean of 1 − f, divided by the part of the rows that are clipped, for normal residuals about."""
-
-
-def _shrunk(means: Any, errors: Any) -> Any:
-    """Means less what noise of this standard deviation adds to their squares; 0 where that is all of it."""
-    return means * np.maximum(0.0, 1 - np.square(errors) / np.maximum(np.square(means), 1e-300))
 
 
 def _units(ratio: float) -> float:
