@@ -42,8 +42,9 @@ NOBODY: Data = (np.zeros((0, 1)), np.zeros(0))
 RUNS = 200
 """How often each neighbour is fitted: enough to show an ε of up to 1.8."""
 
-EXCESS = {"exponential": 1e4}
-"""How many times its ε the twin spends, if not a hundred times: one row among a wide range is hard to see."""
+EXCESS = {"exponential": 1e4, "adaptive": 1e4}
+"""How many times its ε the twin spends, if not a hundred times: one row is hard to see among a wide range,
+and where weights are shrunk by the noise."""
 SETTINGS: dict[str, Any] = {"input": PLACES["input"](cells=5)}  # type: ignore[call-arg]
 """Settings of a place, where the usual ones take long."""
 

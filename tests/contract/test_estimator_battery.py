@@ -59,8 +59,8 @@ KINDS: dict[type, dict[str, Any]] = {
 LINEAR = {
     LogisticRegression: ("objective", "output", "functional", "gradient", "input", "exponential"),
     LinearSVC: ("objective", "output", "gradient", "input", "exponential"),
-    LinearRegression: ("statistics", "functional", "gradient", "input", "exponential"),
-    Ridge: ("statistics", "functional", "gradient", "input", "exponential"),
+    LinearRegression: ("adaptive", "statistics", "functional", "gradient", "input", "exponential"),
+    Ridge: ("adaptive", "statistics", "functional", "gradient", "input", "exponential"),
 }
 BAD_LINEAR = (
     {"bounds": None}, {"bounds": (1, -1)}, {"noise": {"unknown": 1}}, {"noise": "unknown"},

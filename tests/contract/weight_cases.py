@@ -26,7 +26,7 @@ Weighted = tuple[np.ndarray, np.ndarray, np.ndarray]
 HEAVY: Weighted = (np.ones((1, 1)), np.ones(1), np.array([1e6]))
 NOBODY: Weighted = (np.zeros((0, 1)), np.zeros(0), np.zeros(0))
 KINDS: dict[str, type] = dict.fromkeys(("objective", "output", "gradient"), LogisticRegression)
-KINDS |= dict.fromkeys(("statistics", "functional", "exponential"), LinearRegression)
+KINDS |= dict.fromkeys(("adaptive", "statistics", "functional", "exponential"), LinearRegression)
 """The place of noise, and the estimator it is audited in. With noise on the input a row is counted or not:
 there a heavier weight is the same as 1, clipped or not."""
 DECLARED: dict[type, dict[str, Any]] = {

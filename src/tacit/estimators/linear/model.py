@@ -251,7 +251,9 @@ class LinearModel(PrivateEstimator):
         return Space.of(lower, upper, norm, intercept=intercept)
 
     def _usual_label(self) -> str:
-        return f"{type(self).__name__} with noise in the {self._noise().name}"
+        name = self._noise().name
+        where = "adaptive noise" if name == "adaptive" else f"noise in the {name}"
+        return f"{type(self).__name__} with {where}"
 
     def _carry_out(self, recipe: LinearRecipe, rows: Rows, source: Source) -> None:
         space, place = recipe.space, recipe.place

@@ -23,10 +23,13 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     """Private least squares, with the target clipped to public bounds.
 
     Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
-    Sensitivity, event and paper are those of the place where noise enters, by default ``"statistics"``: one
-    row, scaled to ‖x‖ ≤ 1 and |y| ≤ 1, moves (Σxxᵀ, Σxy) by at most √2 in ℓ2, or by 1.49 in the trace norm;
-    the event is ``Gaussian`` for δ > 0 (Dwork et al. 2014) and ``Pure(ε)``, of Wishart noise, for δ = 0.
-    :mod:`tacit.estimators.noise` has the other places.
+    Sensitivity, event and paper are those of the place where noise enters, by default ``"adaptive"``: centre
+    and scale of the rows are bought with a part of ε, and rows clipped to them give noisy gradients (δ > 0)
+    or moments; a row, scaled to ‖x‖ ≤ 1 and |y| ≤ 1, moves the sums of the centre by at most 1.353 in ℓ2, the
+    histograms of the scale by √2 and each step by √1.09. The event is three ``Gaussian`` for δ > 0, and
+    ``Pure``, ``Laplace`` and ``Pure`` for δ = 0, composed (Tang et al. 2023; Amin et al. 2023). The fit is
+    that of Huber's loss where noise is large, and tends to least squares with more rows or a larger ε.
+    :mod:`tacit.estimators.noise` has the other places; ``"statistics"`` releases (Σxxᵀ, Σxy) once.
 
     ``target_bounds``
         (lower, upper) of the target, publicly known; targets outside are clipped, and one that is not finite
@@ -49,7 +52,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     usual_penalty = 0.0
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str | Noise = "statistics",
+        self, epsilon: float = 1.0, delta: float = 0.0, *, noise: str | Noise = "adaptive",
         target_bounds: Any = None, bounds: Any = None, norm: float | None = None,
         population: int | str | None = None, fit_intercept: bool = True, relation: str = "add_remove",
         rows_per_unit: int = 1, ledger: Any = None, label: str | None = None, verbose: bool = False,
@@ -108,7 +111,7 @@ class Ridge(LinearRegression):
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 0.0, *, alpha: float | None = None,
-        noise: str | Noise = "statistics", target_bounds: Any = None, bounds: Any = None,
+        noise: str | Noise = "adaptive", target_bounds: Any = None, bounds: Any = None,
         norm: float | None = None, population: int | str | None = None, fit_intercept: bool = True,
         relation: str = "add_remove", rows_per_unit: int = 1, ledger: Any = None, label: str | None = None,
         verbose: bool = False, random_state: int | None = None, weight_bound: float = 1.0,

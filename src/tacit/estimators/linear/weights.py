@@ -13,6 +13,7 @@ output        shifts the gradient by u·slope·x, of norm ≤ L: the minimum mov
 gradient      adds u times its clipped gradient, of norm ≤ ``clip_norm``
 statistics,   adds u·xxᵀ and u·xs: the moments of the row (√u·x, √u·s), which also has ‖√u·x‖ ≤ 1 and
 functional    |√u·s| ≤ 1
+adaptive      adds u times its part of the centre, of the histograms and of every step; in moments as above
 input         is counted with probability u, by a coin of its own: given the coins of the others, the counts
               move by 1 or by nothing, and a mixture of two ε-private outputs is ε-private
 exponential   adds u·loss to the total of every point, which spans at most u·R ≤ R

@@ -9,6 +9,8 @@ settings               noise is added to                   event, for δ = 0 and
 :class:`Objective`     the objective that is minimised     Pure; ObjectivePerturbation with a Gaussian
 :class:`Output`        the minimum                         Pure; Gaussian
 :class:`Gradient`      the gradient of every step          Pure; (Poisson-sampled) Gaussian; repeated
+:class:`Adaptive`      centre, scale, then gradients or    three Gaussian; Pure, Laplace and Pure
+                       moments (least squares)
 :class:`Statistics`    Σxxᵀ and Σxy (least squares)        Pure; Gaussian
 :class:`Functional`    coefficients of a quadratic loss    Pure or Laplace; Gaussian
 :class:`Input`         counts of cells of rows             Pure; ZeroConcentrated
@@ -20,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tacit import errors
+from tacit.estimators.linear.noise.adaptive import Adaptive
 from tacit.estimators.linear.noise.exponential import Exponential
 from tacit.estimators.linear.noise.functional import Functional
 from tacit.estimators.linear.noise.gradient import Gradient
@@ -31,6 +34,7 @@ from tacit.estimators.linear.noise.statistics import Statistics
 
 __all__ = [
     "PLACES",
+    "Adaptive",
     "Exponential",
     "Functional",
     "Gradient",
@@ -44,7 +48,8 @@ __all__ = [
 ]
 
 PLACES: dict[str, type[Noise]] = {
-    kind.name: kind for kind in (Objective, Output, Functional, Gradient, Statistics, Input, Exponential)
+    kind.name: kind
+    for kind in (Objective, Output, Functional, Gradient, Adaptive, Statistics, Input, Exponential)
 }
 """The settings of every place, by its name."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,6 +38,17 @@ SIMULATIONS = 1000
 """Releases simulated for an interval."""
 
 
+class WeightedRows(Protocol):
+    """Rows of length ≤ 1 with targets and weights, block by block."""
+
+    @property
+    def width(self) -> int:
+        """How many coordinates a row has."""
+
+    def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
+        """(rows, targets, weights) of each block; a row that does not count is all zeros."""
+
+
 @dataclass(frozen=True)
 class Moments:
     """Σ xxᵀ, Σ xs, Σ s² and n, over the rows that are not all zeros. Leading axes are repetitions."""
@@ -48,7 +59,7 @@ class Moments:
     count: Any = None
 
     @classmethod
-    def of(cls, rows: ScaledRows, signs: Callable[[Array], Array]) -> Moments:
+    def of(cls, rows: WeightedRows, signs: Callable[[Array], Array]) -> Moments:
         """The exact moments, in one pass; ``signs`` makes s, in [−1, 1], of the targets."""
         matrix, vector = np.zeros((rows.width, rows.width)), np.zeros(rows.width)
         square = count = 0.0
@@ -165,6 +176,9 @@ class GaussianMoments(MomentsNoise):
     (s² − s′²)² ≤ |s² − s′²|: what s′ loses in ρ² outweighs it.
     """
 
+    multiplier: float | None = None
+    """The noise multiplier, where the release is a part of (ε, δ); left out, that of (ε, δ)."""
+
     _between = math.sqrt(2.0)
 
     def __post_init__(self) -> None:
@@ -178,7 +192,9 @@ class GaussianMoments(MomentsNoise):
 
     @cached_property
     def _mechanism(self) -> Gaussian:
-        multiplier = _gaussian.noise_multiplier(self.problem.epsilon, self.problem.delta)
+        multiplier = self.multiplier
+        if multiplier is None:
+            multiplier = _gaussian.noise_multiplier(self.problem.epsilon, self.problem.delta)
         return Gaussian(self.sensitivity, noise_multiplier=multiplier)
 
     @property
