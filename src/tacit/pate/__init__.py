@@ -13,8 +13,11 @@ aggregator                 answers                                         event
 :class:`InteractiveGNMax`  where the teachers contradict a student         the same
 =========================  ==============================================  ==============================
 
+:class:`MultiLabel`, :class:`MeanVote` and :class:`MedianVote` take the teachers' predictions one by one, of
+shape (teachers, queries, …), for several labels at once and for numbers.
+
 ``answer`` is the mechanism, ``event`` what it costs, ``release`` charges a ledger and answers, and ``rdp``
-computes Rényi divergences, also from the votes, which makes them private.
+computes Rényi divergences, also from the votes, which makes them private until they are :func:`sanitise`-d.
 
 Each record must be seen by one teacher: then one record changes one vote of each query. Papers: Papernot et
 al., "Semi-supervised knowledge transfer for deep learning from private training data" (2017) and "Scalable
@@ -24,8 +27,12 @@ private learning with PATE" (2018).
 from tacit.pate.aggregator import ABSTAINED, Aggregator
 from tacit.pate.confident import ConfidentGNMax, InteractiveGNMax
 from tacit.pate.cost import RenyiCost
+from tacit.pate.multilabel import MultiLabel
 from tacit.pate.noisy_max import GNMax, GumbelMax, LNMax
+from tacit.pate.predictions import PredictionAggregator, Predictions
+from tacit.pate.regression import MeanVote, MedianVote
 from tacit.pate.releasing import Answers
+from tacit.pate.sanitising import Sanitised, sanitise
 
 __all__ = [
     "ABSTAINED",
@@ -36,5 +43,12 @@ __all__ = [
     "GumbelMax",
     "InteractiveGNMax",
     "LNMax",
+    "MeanVote",
+    "MedianVote",
+    "MultiLabel",
+    "PredictionAggregator",
+    "Predictions",
     "RenyiCost",
+    "Sanitised",
+    "sanitise",
 ]

@@ -78,7 +78,7 @@ class Aggregator:
         """The labels of queries that do not pass, from public facts alone."""
         return np.full(queries, ABSTAINED, dtype=np.int64)
 
-    def _student(self, student: Any, shape: tuple[int, int]) -> Array | None:
+    def _student(self, student: Any, shape: tuple[int, ...]) -> Array | None:
         """The predictions of the student, for aggregators that compare the votes with them."""
         if student is not None:
             raise InvalidValue("student", type(student), "left out", "Only InteractiveGNMax takes it.")

@@ -120,7 +120,7 @@ class InteractiveGNMax(ConfidentGNMax):
         if self.teachers is None:
             raise InvalidValue("teachers", None, "declared", "Say how many teachers vote: teachers=250.")
 
-    def _student(self, student: Any, shape: tuple[int, int]) -> Array:
+    def _student(self, student: Any, shape: tuple[int, ...]) -> Array:
         if student is None:
             advice = "Pass the student's class probabilities, one row per query."
             raise InvalidValue("student", None, "given", advice)

@@ -67,8 +67,8 @@ class LNMax(Aggregator):
     """The class with the most votes after Laplace noise of scale 1/γ on each count (Papernot et al. 2017).
 
     Relation and sensitivity: see :class:`Aggregator`. Event: one vote moves, which shifts two counts by 1
-    each, so that each query costs ``Laplace(1/gamma)`` twice: 2γ-differential privacy, and less in Rényi divergence
-    than all that is 2γ-private. The noise is exact (:class:`tacit.mechanisms.Laplace`).
+    each, so that each query costs ``Laplace(1/gamma)`` twice: 2γ-differential privacy, and less in Rényi
+    divergence than all that is 2γ-private. The noise is exact (:class:`tacit.mechanisms.Laplace`).
 
     >>> LNMax(gamma=0.1).answer([[214, 30, 6], [20, 30, 200]], random_state=1).tolist()
     [0, 2]

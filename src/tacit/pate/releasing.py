@@ -99,8 +99,8 @@ class Asking:
         unit: Unit | None,
     ) -> Answers:
         """Check what is public, agree with the ledger, and go one of the two roads."""
-        read, queries = self._reading(votes, asked)
-        given = None if student is None else np.asarray(student)
+        read, queries, shape = self._reading(votes, asked)
+        given = self.aggregator._student(student, shape or np.shape(student))
         source = source_of(self.random_state)
         payment = Payment.agreed(ledger, relation=relation, unit=unit)
         if not self.aggregator.tests or self.answers is not None:
@@ -113,14 +113,19 @@ class Asking:
             )  # fmt: skip
         return self._tests_first(read, queries, given, payment, source)
 
-    def _reading(self, votes: Any, asked: int | None) -> tuple[Callable[[], Int64], int]:
-        """How to get checked votes, and how many queries there are; an array is checked here."""
+    def _reading(
+        self, votes: Any, asked: int | None
+    ) -> tuple[Callable[[], Int64], int, tuple[int, ...] | None]:
+        """How to get checked votes, how many queries there are, and the shape, if it is known already.
+
+        An array is checked here, before the charge; the array that a function returns, within it.
+        """
         check = self.aggregator._checked
         if not callable(votes):
             counts = check(votes)
             if asked is not None and asked != len(counts):
                 raise InvalidValue("asked", asked, f"left out, or {len(counts)}, the rows of votes")
-            return (lambda: counts), len(counts)
+            return (lambda: counts), len(counts), counts.shape
         if asked is None:
             raise InvalidValue("asked", asked, "given where votes is a function")
         queries = _validate.count("asked", asked)
@@ -131,7 +136,7 @@ class Asking:
                 raise InvalidValue("votes", f"{len(counts)} rows", f"of {queries} rows, as asked= says")
             return counts
 
-        return read, queries
+        return read, queries, None
 
     def _at_once(
         self, read: Callable[[], Int64], queries: int, student: Any, payment: Payment, source: Source

@@ -5,7 +5,8 @@ of teachers is public.
 
 A votes array that breaks a rule below is a mistake in the program that counted the votes, and no fact about a
 row: whatever the rows are, a teacher casts one vote per query. So the checks may read the votes before
-anything is charged, they raise, and the messages show the shape and the type of the array and none of its values.
+anything is charged, they raise, and the messages show the shape and the type of the array and none
+of its values.
 """
 
 from __future__ import annotations
