@@ -246,7 +246,7 @@ def two_teachers(first: int, second: int) -> np.ndarray:
 registered(
     "multi_label_counts",
     partial(MultiLabel, 4, 2.0, threshold=1.5, teachers=2),
-    partial(MultiLabel, 4, 4 / 3, threshold=1.5, teachers=2),
+    partial(MultiLabel, 4, 1.0, threshold=1.5, teachers=2),
     (two_teachers(1, 1), two_teachers(1, 0)),
     labels_given,
     data=two_teachers(1, 0),
@@ -345,7 +345,7 @@ def often(make: Any, data: Any, runs: int, seed: int | None) -> np.ndarray:
     return np.array([made(data) for _ in range(runs)])
 
 
-ENDS = [[78, 22]] * 20, [[77, 23]] * 20
+ENDS = [[80, 20]] * 20, [[79, 21]] * 20
 
 register(
     Case(
@@ -355,7 +355,7 @@ register(
         make=partial(Costing, 0.5),
         broken=partial(Costing, 60.0),
         data=ENDS[0],
-        pair=Pair(ENDS[1], ENDS[0], np.asarray, often, (400, 400), audit.Split(seed=0)),
+        pair=Pair(ENDS[1], ENDS[0], np.asarray, often, (250, 250), audit.Split(seed=0)),
         bad_inputs=(
             ("order", lambda: sanitise(COSTLY, TIE, order=1.0, cost=0.5, delta=DELTA), InvalidValue),
             ("cost", lambda: sanitise(COSTLY, TIE, order=5.0, cost=0.0, delta=DELTA), InvalidValue),

@@ -256,7 +256,7 @@ def _event(order: float, beta: float, scale: float) -> events.Renyi:
 def _check_public(aggregator: Aggregator, classes: int, order: float, both: bool) -> None:
     """What has to hold of the parameters for the sensitivity to be proven."""
     sigma = _answer_sigma(aggregator)
-    local.Conditions(sigma, classes, order, _teachers(aggregator)).require()
+    local.require_conditions(sigma, classes, order, _teachers(aggregator))
     if both and float(log_ndtr(-1 / (sigma * math.sqrt(2)))) < local.plateau_start(sigma, order):
         raise TacitError(
             f"With sigma = {sigma:g} a lead of one vote is nearly sure to win, and the sensitivity of the "
