@@ -1,10 +1,10 @@
 """PATE: the published figures from the published votes, and the time that accounting takes.
 
-*Figures*: 640 queries to 250 teachers on MNIST, threshold 200, deviations 150 and 40, δ = 1e-5, from the votes
-that were published with the paper (``../shared/data/pate_votes``). *Speed*: the data-dependent Rényi cost of
-9,000 queries at 64 orders, beside a loop over the queries that computes the same formulas with scipy, as the
-reference code does, and, if ``--reference`` names research/pate_2018/core.py of tensorflow/privacy, beside that
-code itself. Writes ``benchmarks/results/pate.md``.
+*Figures*: 640 queries to 250 teachers on MNIST, threshold 200, deviations 150 and 40, δ = 1e-5, from the
+votes that were published with the paper (``../shared/data/pate_votes``). *Speed*: the data-dependent Rényi
+cost of 9,000 queries at 64 orders, beside a loop over the queries that computes the same formulas with
+scipy, as the reference code does, and, if ``--reference`` names research/pate_2018/core.py of
+tensorflow/privacy, beside that code itself. Writes ``benchmarks/results/pate.md``.
 
     python benchmarks/pate.py [--reference core.py]
 """
@@ -80,7 +80,8 @@ def figures(votes: np.ndarray) -> list[str]:
     scale = sanitising_scale(order, beta, price)
     total = spent + price + math.log(1 / DELTA) / (order - 1)
     lines.append(
-        f"| ε sanitised, both directions, true price, order 10, β = 0.03 | | {total:.3f} ± {smooth * scale:.3f} |"
+        "| ε sanitised, both directions, true price, order 10, β = 0.03 | | "
+        f"{total:.3f} ± {smooth * scale:.3f} |"
     )
     return lines
 
@@ -98,7 +99,8 @@ def realised(votes: np.ndarray) -> list[str]:
         "| what is charged | answers | ε |",
         "|---|---|---|",
         f"| realised answers, data-independent Rényi, {RUNS} runs: median (5 % to 95 %) | "
-        f"{np.median(answered):.0f} ({np.quantile(answered, 0.05):.0f} to {np.quantile(answered, 0.95):.0f}) | "
+        f"{np.median(answered):.0f} ({np.quantile(answered, 0.05):.0f} to "
+        f"{np.quantile(answered, 0.95):.0f}) | "
         f"{np.median(renyi):.3f} ({np.quantile(renyi, 0.05):.3f} to {np.quantile(renyi, 0.95):.3f}) |",
     ]
     for most in (250, 283, 300):
@@ -213,12 +215,13 @@ def main() -> None:
     lines = [
         "# PATE: figures and speed",
         "",
-        f"`python benchmarks/pate.py{side}`: Python {platform.python_version()}, NumPy {np.__version__}, SciPy "
-        f"{scipy.__version__}, {os.cpu_count()} cores ({platform.machine()}), one thread. δ = 1e-5.",
+        f"`python benchmarks/pate.py{side}`: Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"SciPy {scipy.__version__}, {os.cpu_count()} cores ({platform.machine()}), one thread. δ = 1e-5.",
         "",
-        "The figures of the paper weight each answer with its probability and depend on the votes: they may not be "
-        "published with the labels. The price of sanitising that the paper states (its theorem 23) is below the "
-        "divergence of two Gaussians that smooth sensitivity allows; tests/pate/test_sanitising.py integrates them.",
+        "The figures of the paper weight each answer with its probability and depend on the votes: they may "
+        "not be published with the labels. The price of sanitising that the paper states (its theorem 23) is "
+        "below the divergence of two Gaussians that smooth sensitivity allows; "
+        "tests/pate/test_sanitising.py integrates them.",
         "",
         *figures(votes[:QUERIES]),
         "",

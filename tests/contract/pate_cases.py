@@ -1,7 +1,7 @@
 """Aggregators of votes: one query each, with the neighbours that an answer tells apart best.
 
-The twins: two thirds of the noise or less; noise that is added inside the maximum and charged once, as if it were
-the noise of the maximum; a cost that is released with the noise of a far smaller sensitivity.
+The twins: two thirds of the noise or less; noise that is added inside the maximum and charged once, as if it
+were the noise of the maximum; a cost that is released with the noise of a far smaller sensitivity.
 """
 
 from __future__ import annotations

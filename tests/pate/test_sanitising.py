@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import ClassVar
 
 import mpmath as mp
 import numpy as np
@@ -116,7 +117,7 @@ def test_costs_agree_with_the_aggregator():
 class TestRelease:
     TEACHERS = GNMax(40.0, teachers=250)
     VOTES = ((240, 10, 0),) * 300
-    HOW = {"order": 14.0, "cost": 0.3, "delta": 1e-5}
+    HOW: ClassVar = {"order": 14.0, "cost": 0.3, "delta": 1e-5}
 
     def test_upper_bound_as_often_as_stated(self):
         teachers, votes, how = GNMax(8.0, teachers=40), [[31, 9]], {"order": 4.0, "cost": 0.3, "delta": 1e-5}

@@ -187,12 +187,12 @@ def sanitise(
 ) -> Sanitised:
     """Release the data-dependent cost of answers that were given, with noise, and charge for that.
 
-    ``votes`` is an array, or a function that returns one and is called inside the charge; then ``classes`` says
-    how many classes it has. ``answered`` says which queries were answered, as booleans, for an aggregator that
-    tests; it was released with the labels. ``order``, ``cost`` (the Rényi divergence that the release may cost at that order) and
-    ``beta`` are public: chosen beforehand, and not by looking at the votes. Conditions C5 and C6 are checked
-    for these parameters, and refused before anything is charged. Noise is float64: its scale depends on the
-    votes, and no grid of integers is fixed beforehand.
+    ``votes`` is an array, or a function that returns one and is called inside the charge; then ``classes``
+    says how many classes it has. ``answered`` says which queries were answered, as booleans, for an
+    aggregator that tests; it was released with the labels. ``order``, ``cost`` (the Rényi divergence that
+    the release may cost at that order) and ``beta`` are public: chosen beforehand, and not by looking at the
+    votes. Conditions C5 and C6 are checked for these parameters before anything is charged. Noise is float64:
+    its scale depends on the votes, and no grid of integers is fixed beforehand.
 
     Event: ``Renyi``, the curve of :func:`sanitising_cost`.
 
