@@ -59,6 +59,25 @@ class TestAnswers:
         aggregator.rdp(votes, [2.0], data_dependent=True, **context(aggregator))
         assert np.array_equal(votes, VOTES)
 
+    @pytest.mark.parametrize(
+        "aggregator",
+        [GNMax(2.0**20), GNMax(2.0**-20), LNMax(2.0**-16), LNMax(2.0**20), GumbelMax(2.0**-28),
+         ConfidentGNMax(0.0, 2.0**20, 2.0**20)],
+        ids=str,
+    )  # fmt: skip
+    def test_the_largest_and_the_least_noise(self, aggregator):
+        """Whatever the aggregator was made with, no number of queries makes an answer fail after the charge."""
+        votes = np.tile([[52, 48]], (70_000, 1))
+        labels = aggregator.answer(votes, random_state=5)
+        assert set(np.unique(labels)) <= {-1, 0, 1}
+        assert labels.shape == (70_000,)
+
+    def test_noise_beyond_that_is_refused(self):
+        for kind, values in ((GNMax, (2.0**21, 2.0**-21)), (LNMax, (2.0**-17, 2.0**21))):
+            for value in values:
+                with pytest.raises(InvalidValue):
+                    kind(value)
+
     def test_chances_of_two_classes(self):
         """Exact chances against 200,000 answers; five standard deviations are once in a million."""
         runs = 200_000

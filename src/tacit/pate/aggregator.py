@@ -143,7 +143,7 @@ class Aggregator:
         says how many queries it has. ``answers`` stops an aggregator that tests after so many answers: the
         tests and that many answers are charged as one event, and the guarantee is its ε at ``delta``.
         Without ``answers`` it goes on to the last query: the tests are charged first, and then the answers
-        that are given, as a second entry. How many they are depends on the rows. Only a filter makes that
+        that are given, as a second entry, each at ``delta``. How many they are depends on the rows. Only a filter makes that
         sound, so a ledger is needed, and the guarantee is the budget that the ledger enforces.
         """
         asking = Asking(self, answers=answers, delta=delta, label=label, random_state=random_state)

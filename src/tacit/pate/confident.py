@@ -13,7 +13,7 @@ from tacit.errors import InvalidValue
 from tacit.mechanisms import Gaussian
 from tacit.pate.aggregator import ABSTAINED, ROOT, Aggregator, Bool
 from tacit.pate.bounds import Array, log_q_gaussian, log_q_threshold, total_gaussian
-from tacit.pate.noisy_max import checked_sigma, gaussian_winners
+from tacit.pate.noisy_max import checked_sigma, gaussian_winners, in_blocks
 from tacit.pate.votes import Int64, Labels, as_array, described
 from tacit.randomness import Source
 
@@ -69,7 +69,7 @@ class ConfidentGNMax(Aggregator):
 
     def _passed(self, votes: Int64, student: Array | None, source: Source) -> Bool:
         mechanism = Gaussian(1.0, noise_multiplier=self.sigma_threshold, random_state=source)
-        return np.asarray(mechanism(self._heights(votes, student)) >= self.threshold)
+        return in_blocks(self._heights(votes, student), mechanism) >= self.threshold
 
     def _labels(self, votes: Int64, source: Source) -> Labels:
         return gaussian_winners(votes, self.sigma_answer, source)
