@@ -66,7 +66,7 @@ class TestAnswers:
         ids=str,
     )  # fmt: skip
     def test_the_largest_and_the_least_noise(self, aggregator):
-        """Whatever the aggregator was made with, no number of queries makes an answer fail after the charge."""
+        """No number of queries makes an answer fail after the charge, whatever the noise."""
         votes = np.tile([[52, 48]], (70_000, 1))
         labels = aggregator.answer(votes, random_state=5)
         assert set(np.unique(labels)) <= {-1, 0, 1}

@@ -29,7 +29,7 @@ from tacit.randomness import Source, geometric, uniform
 __all__ = ["GNMax", "GumbelMax", "LNMax", "chosen", "in_blocks"]
 
 BLOCK = 1 << 16
-"""Noise is drawn for about so many numbers at a time: the more numbers, the finer is the grid of the noise."""
+"""Noise is drawn for about so many numbers at a time: the more, the finer is the grid of the noise."""
 
 LARGEST = 2.0**20
 """The largest deviation or scale of noise; with it, a block of numbers still has its exact noise."""
@@ -64,8 +64,11 @@ class GNMax(Aggregator):
     def _labels(self, votes: Int64, source: Source) -> Labels:
         return gaussian_winners(votes, self.sigma, source)
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_gaussian(log_q_gaussian(gaps, self.sigma), weights, self.sigma, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_gaussian(gaps, self.sigma)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_gaussian(log_q, weights, self.sigma, orders)
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,11 @@ class LNMax(Aggregator):
         mechanism = Laplace(1.0, scale=1 / self.gamma, random_state=source)
         return in_blocks(votes, lambda block: mechanism(block).argmax(axis=1))
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_pure(log_q_laplace(gaps, self.gamma), weights, 2 * self.gamma, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_laplace(gaps, self.gamma)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_pure(log_q, weights, 2 * self.gamma, orders)
 
 
 @dataclass(frozen=True)
@@ -129,8 +135,11 @@ class GumbelMax(Aggregator):
     def _labels(self, votes: Int64, source: Source) -> Labels:
         return chosen(votes, self.epsilon, source)
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_pure(log_q_gumbel(gaps, self.epsilon), weights, self.epsilon, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_gumbel(gaps, self.epsilon)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_pure(log_q, weights, self.epsilon, orders)
 
 
 def checked_sigma(name: str, value: float) -> float:
