@@ -316,7 +316,8 @@ registered(
 
 PRICE: dict[str, Any] = {"order": 5.0, "cost": 0.5, "beta": 0.02}
 CLAIMED = _event(5.0, 0.02, sanitising_scale(5.0, 0.02, 0.5))
-COSTLY = GNMax(20.0, teachers=100)
+COSTLY = GNMax(10.0, teachers=40)
+SPLIT = [[20, 20]]
 
 
 class Costing:
@@ -345,7 +346,7 @@ def often(make: Any, data: Any, runs: int, seed: int | None) -> np.ndarray:
     return np.array([made(data) for _ in range(runs)])
 
 
-ENDS = [[80, 20]] * 20, [[79, 21]] * 20
+ENDS = [[34, 6]] * 3, [[33, 7]] * 3
 
 register(
     Case(
@@ -355,15 +356,19 @@ register(
         make=partial(Costing, 0.5),
         broken=partial(Costing, 60.0),
         data=ENDS[0],
-        pair=Pair(ENDS[1], ENDS[0], np.asarray, often, (250, 250), audit.Split(seed=0)),
+        pair=Pair(ENDS[1], ENDS[0], np.asarray, often, (200, 200), audit.Split(seed=0)),
         bad_inputs=(
-            ("order", lambda: sanitise(COSTLY, TIE, order=1.0, cost=0.5, delta=DELTA), InvalidValue),
-            ("cost", lambda: sanitise(COSTLY, TIE, order=5.0, cost=0.0, delta=DELTA), InvalidValue),
-            ("beta", lambda: sanitise(COSTLY, TIE, order=5.0, cost=0.5, beta=0.3, delta=DELTA), InvalidValue),
-            ("teachers", lambda: sanitise(replace(COSTLY, teachers=None), TIE, **PRICE), InvalidValue),
-            ("classes", lambda: sanitise(COSTLY, lambda: TIE, **PRICE, delta=DELTA), InvalidValue),
+            ("order", lambda: sanitise(COSTLY, SPLIT, order=1.0, cost=0.5, delta=DELTA), InvalidValue),
+            ("cost", lambda: sanitise(COSTLY, SPLIT, order=5.0, cost=0.0, delta=DELTA), InvalidValue),
+            (
+                "beta",
+                lambda: sanitise(COSTLY, SPLIT, order=5.0, cost=0.5, beta=0.3, delta=DELTA),
+                InvalidValue,
+            ),
+            ("teachers", lambda: sanitise(replace(COSTLY, teachers=None), SPLIT, **PRICE), InvalidValue),
+            ("classes", lambda: sanitise(COSTLY, lambda: SPLIT, **PRICE, delta=DELTA), InvalidValue),
             ("votes", lambda: sanitise(COSTLY, [[SECRET, -1]], **PRICE, delta=DELTA), InvalidValue),
-            ("expected", lambda: sanitise(COSTLY, TIE, **PRICE, answered="expected"), InvalidValue),  # type: ignore[arg-type]
+            ("expected", lambda: sanitise(COSTLY, SPLIT, **PRICE, answered="expected"), InvalidValue),  # type: ignore[arg-type]
         ),
         release=costs,
         covers=frozenset({"sanitise"}),
