@@ -34,10 +34,10 @@ from tacit.data import given
 from tacit.data.features import Features, declared_width
 from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
-from tacit.estimators.telling import refused_copy, tell_once, telling
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.description import Description, Weight
+from tacit.models.telling import refused_copy, tell_once, telling
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
