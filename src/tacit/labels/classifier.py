@@ -13,7 +13,15 @@ from tacit.data.declared import declared_classes
 from tacit.data.given import places
 from tacit.errors import InvalidValue
 from tacit.labels.alibi import NoisyOneHot
-from tacit.labels.learning import fit_hard, fit_soft, permutation, probabilities, require_classifier, taken
+from tacit.labels.learning import (
+    fit_hard,
+    fit_soft,
+    open_to_all,
+    permutation,
+    probabilities,
+    require_classifier,
+    taken,
+)
 from tacit.labels.prior import ResponseWithPrior, denoised, usable_prior
 from tacit.labels.private import LabelPrivateEstimator
 from tacit.labels.response import Float64, Int64, Response
@@ -153,21 +161,25 @@ class LabelPrivateClassifier(ClassifierMixin, LabelPrivateEstimator):  # type: i
         classes = declared_classes(self.classes)
         codes = places(labels, classes)
         randomizer = self._randomizer(X, len(codes))
+        prior, rounds = None, self.rounds
         if self.method == "lp-2st":
-            told = self._two_stages(X, codes, randomizer, source)
-            self.base_ = fit_soft(self.base, X, told, self.rounds, self.folds, source)
+            told, prior = self._two_stages(X, codes, randomizer, source)
         else:
             responses = randomizer.respond(codes, source)
-            del codes, labels
-            if self.method == "lp-1st":
-                self.base_ = fit_hard(self.base, X, responses)
-            else:
-                told = randomizer.log_likelihood(responses)
-                self.base_ = fit_soft(self.base, X, told, self.rounds, self.folds, source)
+            told = randomizer.log_likelihood(responses)
+        del codes, labels
+        if self.method == "prior":
+            told, rounds = told + np.log(open_to_all(randomizer.prior)), 1
+        if self.method == "lp-1st":
+            self.base_ = fit_hard(self.base, X, responses)
+        else:
+            self.base_ = fit_soft(self.base, X, told, rounds, self.folds, source, prior)
         self.classes_ = np.asarray(classes)
 
-    def _two_stages(self, X: Any, codes: Int64, randomizer: _TwoStages, source: Source) -> Float64:
-        """log P(response | class): of randomized response, then of RRWithPrior with the prior of that."""
+    def _two_stages(
+        self, X: Any, codes: Int64, randomizer: _TwoStages, source: Source
+    ) -> tuple[Float64, Float64]:
+        """log P(response | class): of randomized response, then of RRWithPrior; and the prior of each row."""
         rows, categories = len(codes), randomizer.categories
         order = permutation(rows, source)
         first, second = np.split(order, [max(1, min(rows - 1, round(rows * self.first_part)))])
@@ -183,7 +195,9 @@ class LabelPrivateClassifier(ClassifierMixin, LabelPrivateEstimator):  # type: i
             prior = denoised(probabilities(model, taken(X, second), categories), randomizer.epsilon)
         informed = ResponseWithPrior(randomizer.epsilon, prior)
         told[second] = informed.log_likelihood(informed.respond(codes[second], source))
-        return told
+        known = np.full((rows, categories), 1 / categories)
+        known[second] = open_to_all(prior)
+        return told, known
 
     def predict_proba(self, X: Any) -> Float64:
         """P(class | x), a column for each of ``classes_``.

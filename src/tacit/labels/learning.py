@@ -28,7 +28,15 @@ from tacit.labels.prior import usable_prior
 from tacit.labels.response import Float64, Int64, posterior
 from tacit.randomness import Source
 
-__all__ = ["fit_hard", "fit_soft", "permutation", "probabilities", "require_classifier", "taken"]
+__all__ = [
+    "fit_hard",
+    "fit_soft",
+    "open_to_all",
+    "permutation",
+    "probabilities",
+    "require_classifier",
+    "taken",
+]
 
 _LEAST = 0.01
 """A prior is mixed with this much of the uniform one: a class that a model rules out may come back."""
@@ -36,7 +44,7 @@ _LEAST = 0.01
 
 def require_classifier(base: Any, *, soft: bool) -> None:
     """Refuse, before anything is charged, a base that cannot learn what a method will hand to it."""
-    if not (hasattr(base, "get_params") and hasattr(base, "fit") and is_classifier(base)):
+    if isinstance(base, type) or not (hasattr(base, "get_params") and is_classifier(base)):
         raise InvalidValue(
             "base", type(base).__name__, "a classifier with scikit-learn's interface",
             "For example sklearn.linear_model.LogisticRegression().",
@@ -83,23 +91,40 @@ def fit_hard(base: Any, X: Any, responses: Int64) -> Any:
     return clone(base).fit(X, responses)
 
 
-def fit_soft(base: Any, X: Any, log_likelihood: Float64, rounds: int, folds: int, source: Source) -> Any:
-    """A copy of ``base`` fitted to what responses say, in ``rounds`` rounds of posteriors."""
+def fit_soft(
+    base: Any,
+    X: Any,
+    log_likelihood: Float64,
+    rounds: int,
+    folds: int,
+    source: Source,
+    prior: Float64 | None = None,
+) -> Any:
+    """A copy of ``base`` fitted to what responses say, in ``rounds`` rounds of posteriors.
+
+    The first posterior starts from ``prior``, a row for each example, or from the uniform one.
+    """
     if hasattr(base, "fit_responses"):
         return clone(base).fit_responses(X, log_likelihood)
     rows, categories = log_likelihood.shape
-    prior = np.full((rows, categories), 1 / categories)
+    if prior is None:
+        prior = np.full((rows, categories), 1 / categories)
     fold = np.empty(rows, dtype=np.int64)
     fold[permutation(rows, source)] = np.arange(rows) % folds
     for _ in range(rounds - 1):
         targets = posterior(log_likelihood, prior)
-        predicted = np.empty_like(prior)
+        predicted = np.empty_like(targets)
         for each in range(folds):
             inside, outside = np.flatnonzero(fold == each), np.flatnonzero(fold != each)
             model = _fit_weighted(base, taken(X, outside), targets[outside])
             predicted[inside] = probabilities(model, taken(X, inside), categories)
-        prior = (1 - _LEAST) * predicted + _LEAST / categories
+        prior = open_to_all(predicted)
     return _fit_weighted(base, X, posterior(log_likelihood, prior))
+
+
+def open_to_all(prior: Float64) -> Float64:
+    """The prior with a little of the uniform one, so that no class is ruled out for good."""
+    return np.asarray((1 - _LEAST) * prior + _LEAST / prior.shape[1])
 
 
 def _fit_weighted(base: Any, X: Any, targets: Float64) -> Any:

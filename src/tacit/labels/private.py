@@ -14,7 +14,7 @@ what was released of the labels. It may do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +50,11 @@ class LabelPrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     title: ClassVar[str]
     """What the model is, in a few words."""
+    base_: Any
+    """The fitted base."""
+    ledger: Any
+    label: str | None
+    random_state: int | None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
@@ -132,6 +137,18 @@ class LabelPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "guarantee_")
         validate_data(self, X, reset=False, skip_check_array=True)
         return X if hasattr(X, "columns") or hasattr(X, "dtype") else np.asarray(X)
+
+    def _to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Parameters, released attributes and the fitted base, for a model file."""
+        from tacit.labels.saving import to_saved
+
+        return to_saved(self), {}
+
+    @classmethod
+    def _from_saved(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
+        from tacit.labels.saving import from_saved
+
+        return from_saved(cls, state)
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         """Settings worth telling in a report, as pairs of words."""

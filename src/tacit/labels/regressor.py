@@ -47,7 +47,7 @@ class LabelPrivateRegressor(RegressorMixin, LabelPrivateEstimator):  # type: ign
     >>> model = LabelPrivateRegressor(LinearRegression(), 4.0, target_bounds=(0, 10), random_state=1)
     >>> model = model.fit(X, y)
     >>> model.predict([[0.0], [1.0]]).round(1).tolist(), model.event_
-    ([1.3, 8.7], Compose(events=(Pure(epsilon=0.4), Pure(epsilon=3.5999999999999996))))
+    ([1.2, 8.7], Compose(events=(Pure(epsilon=0.5), Pure(epsilon=3.5))))
     """
 
     title = "regression with private labels"
@@ -59,7 +59,7 @@ class LabelPrivateRegressor(RegressorMixin, LabelPrivateEstimator):  # type: ign
         *,
         target_bounds: Any = None,
         prior: Any = "dp",
-        prior_share: float = 0.1,
+        prior_share: float = 0.125,
         cells: int = 64,
         unbiased: bool = True,
         ledger: Any = None,

@@ -138,6 +138,7 @@ class PATEFM(ClassifierMixin, LabelPrivateEstimator):  # type: ignore[misc]
             answered[place] = answer
             left -= answer != UNLABELLED
         self.answered_ = int(self._answers() - left)
+        self.answers_ = answered[asked]
         self.base_ = _fitted(self.base, X, answered)
         self.classes_ = np.asarray(classes)
 
