@@ -57,7 +57,8 @@ def run(folder: Path, name: str, epsilon: float, method: str) -> str:
     accuracy, target = float(np.mean(model.predict(test) == truth)), TARGETS[name, epsilon]
     reached = "yes" if accuracy >= target else "no"
     chosen = ", ".join(f"{key} {value:g}" for key, value in settings.items())
-    return f"| {name} | {epsilon:g} | {method} | {chosen} | {accuracy:.4f} | {target:.3f} | {reached} | {took:.0f} |"
+    cells = (name, f"{epsilon:g}", method, chosen, f"{accuracy:.4f}", f"{target:.3f}", reached, f"{took:.0f}")
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

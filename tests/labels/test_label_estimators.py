@@ -58,6 +58,21 @@ def test_every_method_learns_and_states_what_it_costs(method: str) -> None:
     assert guarantee.noise == "seeded"
 
 
+def test_gaussian_noise_on_one_hot_labels() -> None:
+    model = made("alibi", epsilon=2.0, delta=1e-5).fit(X, Y)
+    assert np.mean(model.predict(X) == Y) > 0.8
+    assert accounting.epsilon(model.event_, 1e-5, relation="replace_one") <= 2.0 * (1 + 1e-6)
+    assert model.guarantee_.delta == 1e-5
+    with pytest.raises(InvalidValue, match="delta"):
+        made("subset", delta=1e-5).fit(X, Y)
+
+
+def test_a_public_prior_is_an_assumption() -> None:
+    told = made("prior").fit(X, Y).guarantee_.statement()
+    assert "the prior was made without these labels" in told
+    assert "prior" not in made("subset").fit(X, Y).guarantee_.statement()
+
+
 def test_without_a_seed_the_noise_is_exact() -> None:
     model = made("alibi", random_state=None).fit(X, Y)
     assert model.guarantee_.noise == "exact"

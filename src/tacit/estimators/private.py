@@ -37,7 +37,7 @@ from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.description import Description, Weight
-from tacit.models.telling import refused_copy, tell_once, telling
+from tacit.models.telling import Telling, refused_copy, tell_once
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -151,7 +151,7 @@ class _Taken:
     weights: NDArray[Any] | None = None
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(Telling):
     """Base of the private estimators, with scikit-learn's interface. Only ``fit`` sees private rows.
 
     Every subclass has the parameters ``epsilon``, ``delta``, ``relation``, ``rows_per_unit``, ``ledger``,
@@ -170,19 +170,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
     buys_population: ClassVar[bool] = False
     """Whether ``population="dp"`` is allowed, which buys the number of rows."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
-        super().__init_subclass__(**options)
-        score = getattr(cls, "score", None)
-        if score is not None and not hasattr(score, "_tells"):
-            cls.score = telling(score)
-
-    def __sklearn_clone__(self) -> Any:
-        """A copy that is not fitted, with the same ledger, which knows that it is a copy."""
-        made = super().__sklearn_clone__()
-        made._copied = True
-        return made
 
     def _recipe(self, public: Public) -> Recipe:
         """What the fit will do, from parameters and public facts. Refuses what cannot be done."""
@@ -286,15 +273,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 self._forget()
                 raise
         return self
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit set: its event paid for none of this one, and this one for none of it.
-
-        A fit that fails midway leaves nothing either. One that the ledger refuses leaves the model as it was.
-        """
-        for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
-            delattr(self, name)
-        self.__dict__.pop("_evaluations", []).clear()
 
     def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The rows in one form, by their types and shapes alone."""

@@ -23,7 +23,7 @@ from tacit.labels.learning import (
     taken,
 )
 from tacit.labels.prior import ResponseWithPrior, denoised, usable_prior
-from tacit.labels.private import LabelPrivateEstimator
+from tacit.labels.private import PRIOR, LabelPrivateEstimator
 from tacit.labels.response import Float64, Int64, Response
 from tacit.labels.subset import SubsetResponse
 from tacit.randomness import Source
@@ -215,6 +215,9 @@ class LabelPrivateClassifier(ClassifierMixin, LabelPrivateEstimator):  # type: i
         """The likeliest of ``classes_`` for each row."""
         X = self._checked(X)
         return np.asarray(self.classes_[np.argmax(probabilities(self.base_, X, len(self.classes_)), axis=1)])
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return (PRIOR,) if self.method == "prior" else ()
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return ("method", f"{self.method}: {METHODS[self.method]}"), ("base", type(self.base).__name__)

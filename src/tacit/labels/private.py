@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from tacit import _validate, events
@@ -28,20 +27,22 @@ from tacit.errors import BudgetExceeded
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.description import Description
-from tacit.models.telling import refused_copy, tell_once, telling
+from tacit.models.telling import Telling, refused_copy, tell_once
 from tacit.randomness import Source
 from tacit.relations import LABEL, Relation
 
-__all__ = ["LabelPrivateEstimator", "ReadLabels"]
+__all__ = ["PRIOR", "LabelPrivateEstimator", "ReadLabels"]
 
 ReadLabels = Callable[[], Any]
 """Reads the private labels, one for each row."""
 
 CHOSEN = "the parameters of the model were chosen without the labels"
+PRIOR = "the prior was made without these labels"
+"""An assumption of a fit with a public prior."""
 FEATURES = "features, the rows that there are and their order may be known to anybody, and depend on no label"
 
 
-class LabelPrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class LabelPrivateEstimator(Telling):
     """Base of the estimators that protect labels alone, with scikit-learn's interface.
 
     Every subclass has the parameters ``ledger``, ``label`` and ``random_state``, and writes
@@ -55,19 +56,6 @@ class LabelPrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ledger: Any
     label: str | None
     random_state: int | None
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
-        super().__init_subclass__(**options)
-        score = getattr(cls, "score", None)
-        if score is not None and not hasattr(score, "_tells"):
-            cls.score = telling(score)
-
-    def __sklearn_clone__(self) -> Any:
-        """A copy that is not fitted, with the same ledger, which knows that it is a copy."""
-        made = super().__sklearn_clone__()
-        made._copied = True
-        return made
 
     def _planned(self, X: Any, rows: int) -> tuple[float, float, events.Event]:
         """ε, δ and the event of the fit, from public facts. Refuses what cannot be done."""
@@ -91,6 +79,10 @@ class LabelPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Fit to labels that ``read`` fetches, once, and only after the charge."""
         rows = self._features(X)
         return self._fit(X, rows, lambda: given.column("y", read(), rows))
+
+    def _assumptions(self) -> tuple[str, ...]:
+        """What the guarantee assumes beyond what every fit does."""
+        return ()
 
     def _features(self, X: Any) -> int:
         """The number of rows of X, which has to be a matrix."""
@@ -118,19 +110,14 @@ class LabelPrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 X = X if hasattr(X, "columns") or hasattr(X, "dtype") else np.asarray(X)
                 self._learn(X, read(), source)
                 self.event_ = event
+                assumed = (CHOSEN, FEATURES, *self._assumptions())
                 self.guarantee_ = Guarantee(
-                    epsilon, delta, event, payment.relation, payment.unit, noise, (CHOSEN, FEATURES)
+                    epsilon, delta, event, payment.relation, payment.unit, noise, assumed
                 )
             except BaseException:
                 self._forget()
                 raise
         return self
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit set; a fit that fails midway leaves nothing either."""
-        for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
-            delattr(self, name)
-        self.__dict__.pop("_evaluations", []).clear()
 
     def _checked(self, X: Any) -> Any:
         """X for a prediction, with as many features as were fitted."""

@@ -15,7 +15,7 @@ from tacit.data.declared import declared_target_bounds
 from tacit.data.given import real
 from tacit.errors import InvalidValue
 from tacit.labels.bins import ResponseOnBins, bought_prior, cell_of
-from tacit.labels.private import LabelPrivateEstimator
+from tacit.labels.private import PRIOR, LabelPrivateEstimator
 from tacit.labels.response import Float64
 from tacit.randomness import Source
 
@@ -124,6 +124,9 @@ class LabelPrivateRegressor(RegressorMixin, LabelPrivateEstimator):  # type: ign
             self.base_.predict(self._checked(X)), *declared_target_bounds(self.target_bounds)
         )
         return found
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return () if self._buys() else (PRIOR,)
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return ("bins", str(len(self.bins_))), ("base", type(self.base).__name__)

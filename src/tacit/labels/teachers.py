@@ -35,8 +35,8 @@ class PATEFM(ClassifierMixin, LabelPrivateEstimator):  # type: ignore[misc]
     of the labels of others, as :class:`sklearn.semi_supervised.SelfTrainingClassifier` and its relatives take
     them: features are public, so they need no parting. The teachers vote on ``queries`` of the public rows,
     drawn at random; the ``aggregator`` answers or abstains, and a student, again a copy of ``base``, is
-    fitted to all rows with the answers as labels. A teacher draws random numbers of its own, and its warnings
-    are dropped.
+    fitted to all rows with the answers as labels. A teacher draws random numbers of its own, cannot
+    write to an array of shared features, and its warnings are dropped.
 
     Relation: ``replace_one`` of one label. Sensitivity: one label is with one teacher, in both data sets the
     same. That teacher's vote on any query may change, so the counts of votes move by at most 1 in each of two
@@ -124,6 +124,9 @@ class PATEFM(ClassifierMixin, LabelPrivateEstimator):  # type: ignore[misc]
         owner[permutation(rows, source)] = np.arange(rows) % self.teachers
         asked = permutation(rows, source)[: self.queries]
         votes = np.zeros((len(asked), categories), dtype=np.int64)
+        if isinstance(X, np.ndarray):
+            X = X.view()
+            X.flags.writeable = False
         for teacher in range(self.teachers):
             own = np.where(owner == teacher, codes, UNLABELLED)
             votes[np.arange(len(asked)), _voted(_seeded(self.base, source), X, own, asked, categories)] += 1
