@@ -6,6 +6,9 @@
 (ε = 0.5, δ = 0)-differentially private under add_remove of one row; exact noise.
 >>> Guarantee.from_json(g.to_json()) == g
 True
+>>> from tacit.relations import LABEL
+>>> print(Guarantee(1.0, 0.0, events.RandomizedResponse(1.0, 10), "replace_one", LABEL).statement())
+(ε = 1, δ = 0)-differentially private under replace_one of one label; the features are not protected; ...
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue, MalformedEvent, TacitError
-from tacit.relations import Relation, Unit
+from tacit.relations import Relation, Unit, relation_for
 
 __all__ = ["NOISE_KINDS", "Guarantee", "ceiling", "floor"]
 
@@ -69,7 +72,7 @@ class Guarantee:
             raise InvalidValue("epsilon", self.epsilon, "0 or more")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", _validate.delta(self.delta))
-        object.__setattr__(self, "relation", Relation.of(self.relation))
+        object.__setattr__(self, "relation", relation_for(self.unit, self.relation))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
         _validate.choice("noise", self.noise, NOISE_KINDS)
 
@@ -82,9 +85,10 @@ class Guarantee:
             "seeded": "SEEDED NOISE, FOR TESTS ONLY: no privacy against whoever knows the seed",
         }[self.noise]
         epsilon = "∞" if math.isinf(self.epsilon) else f"{float(ceiling(self.epsilon, 6)):.6g}"
+        bare = "" if self.unit.part is None else "; the features are not protected"
         text = (
             f"(ε = {epsilon}, δ = {float(ceiling(self.delta, 6)):.6g})-differentially private under "
-            f"{self.relation} of one {self.unit}; {noise}."
+            f"{self.relation} of one {self.unit}{bare}; {noise}."
         )
         if self.assumptions:
             text += " Assuming: " + "; ".join(self.assumptions) + "."

@@ -68,7 +68,7 @@ from tacit._dialect import Dialect
 from tacit._toml import key, left_open, literal, quoted
 from tacit._writing import write
 from tacit.errors import InvalidValue, SourceMissing
-from tacit.relations import Unit
+from tacit.relations import Unit, require_whole_rows
 
 __all__ = ["About", "Column", "Dialect", "Schema"]
 
@@ -226,6 +226,7 @@ class Schema:
             object.__setattr__(self, "population", _whole("population", self.population, 0))
         if not isinstance(self.unit, Unit):
             raise InvalidValue("unit", self.unit, "a Unit", "Write Unit('patient_id', rows=3).")
+        require_whole_rows(self.unit)
         if self.unit.name is not None:
             _text("name of the unit", self.unit.name)
         if self.unit.column is not None:

@@ -29,6 +29,9 @@ from tacit.tables.questions import Question as Value
 PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal"}
 """Take a ledger and make no release of their own: the questions of a table, which are listed below, do."""
 
+WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network")
+"""Modules that need torch."""
+
 ABOVE = ("tacit.cli", "tacit.jobs", "tacit.report")
 """Rooms that call what is covered, for whole jobs."""
 
@@ -38,7 +41,7 @@ def public(prefix: str = "tacit.") -> Iterable[tuple[str, Any]]:
     for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
         hidden = any(part.startswith("_") for part in found.name.split("."))
         if not hidden and found.name.startswith(prefix) and not found.name.startswith(ABOVE):
-            if not find_spec("torch") and found.name.startswith("tacit.training"):
+            if not find_spec("torch") and found.name.startswith(WITH_TORCH):
                 continue
             module = importlib.import_module(found.name)
             for name in getattr(module, "__all__", ()):

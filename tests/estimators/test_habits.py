@@ -21,11 +21,12 @@ from sklearn.pipeline import make_pipeline
 
 from tacit import Budget, Ledger, Schema, accounting
 from tacit.errors import BudgetExceeded, InvalidValue, LedgerCorrupted, LedgerError, NotCovered
-from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Preprocessor, Ridge, telling
+from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression, Preprocessor, Ridge
 from tacit.estimators.linear.noise import Statistics
 from tacit.estimators.linear.rows import ScaledRows, Space
 from tacit.estimators.private import FOLDS
 from tacit.ledger.book import Book
+from tacit.models import telling
 from tacit.schema import Column
 
 KINDS = (LogisticRegression, LinearSVC, LinearRegression, Ridge)

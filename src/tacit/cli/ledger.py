@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tacit import _validate
 from tacit.cli import options
 from tacit.cli.common import described, down, say, show_json, up, wants_json
 from tacit.errors import LedgerCorrupted, TacitError
@@ -40,11 +41,21 @@ def init(
     epsilon: Annotated[float, typer.Option(help="The most ε that may be spent, over all charges.")],
     delta: Annotated[float, typer.Option(help="The most δ that may be spent, over all charges.")] = 0.0,
     dataset: Annotated[str, typer.Option(help="Name of the dataset.")] = "default",
-    relation: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
+    relation: Annotated[
+        str | None,
+        typer.Option(help="add_remove or replace_one; add_remove if left out, for labels replace_one."),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Column that names whom to protect; a row if left out.")
     ] = None,
     rows_per_unit: Annotated[int, typer.Option(help="The most rows that count for one unit.")] = 1,
+    protect: Annotated[
+        str,
+        typer.Option(
+            help="What to protect of a row: all of it, or only its label where the features are public.",
+            metavar="row|label",
+        ),
+    ] = "row",
     filter: Annotated[
         str,
         typer.Option(help="How charges add up: basic, renyi or gaussian.", metavar="basic|renyi|gaussian"),
@@ -57,13 +68,14 @@ def init(
     small releases tighter; gaussian is tight for Gaussian noise without
     sampling, and takes little else. tacit plan --ledger compares them.
     """
-    protected = Unit(unit, rows_per_unit)
+    _validate.choice("protect", protect, ("row", "label"))
+    protected = Unit(unit, rows_per_unit, part=None if protect == "row" else protect)
     with Ledger.open(
         location, Budget(epsilon, delta), relation=relation, unit=protected, dataset=dataset, filter=filter
     ) as ledger:
         typer.echo(
             f"{ledger.location}: {dataset!r} may spend {ledger.budget}, "
-            f"under {ledger.relation} of one {ledger.unit}."
+            f"under {ledger.relation} of one {ledger.unit}{_bare(ledger.unit)}."
         )
         typer.echo(f"Rule: {filter}: {RULES[filter]}. It is {BETTER[filter]}.")
         if delta == 0:
@@ -98,6 +110,11 @@ def show(
             _show(console, each, last)
 
 
+def _bare(unit: Unit) -> str:
+    """What a reader must know of a ledger that protects less than rows."""
+    return "" if unit.part is None else "; the features are not protected"
+
+
 def _show(console: Console, ledger: Ledger, last: int) -> None:
     spent, fixed = ledger.spent(), ledger.fixed_in_advance()
     lines, many = ledger.history(last), len(ledger.entries())
@@ -105,7 +122,7 @@ def _show(console: Console, ledger: Ledger, last: int) -> None:
     facts = [
         ("budget", str(ledger.budget)),
         ("rule", "fixed by the first charge" if rule is None else f"{rule}: {RULES[rule]}"),
-        ("protects", f"{ledger.relation} of one {ledger.unit}"),
+        ("protects", f"{ledger.relation} of one {ledger.unit}{_bare(ledger.unit)}"),
         ("spent", f"ε = {up(spent.epsilon)}, δ = {up(spent.delta)}"),
         ("remaining", f"ε = {down(ledger.remaining())}, δ = {down(ledger.remaining_delta())}{_about(rule)}"),
         ("or", f"ε = {up(fixed.epsilon)} at δ = {up(fixed.delta)}, were all charges fixed in advance"),

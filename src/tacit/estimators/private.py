@@ -39,10 +39,10 @@ from tacit.data.units import bounded_units
 from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
 from tacit.estimators.blocks import PrivateRows, Rows, TableRows
 from tacit.estimators.recipe import Planned, Public, Recipe
-from tacit.estimators.telling import refused_copy, tell_once, telling
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.description import Description, Weight
+from tacit.models.telling import Telling, refused_copy, tell_once
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -85,7 +85,7 @@ class _Found:
     assumptions: tuple[str, ...]
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(Telling):
     """Base of the private estimators, with scikit-learn's interface. Only ``fit`` sees private rows.
 
     Every subclass has the parameters ``epsilon``, ``delta``, ``relation``, ``rows_per_unit``, ``ledger``,
@@ -107,19 +107,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     fits_tables: ClassVar[bool] = False
     """Whether ``_carry_out`` reads its rows by :meth:`Rows.each` alone, so that ``fit_table`` is allowed."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
-        super().__init_subclass__(**options)
-        score = getattr(cls, "score", None)
-        if score is not None and not hasattr(score, "_tells"):
-            cls.score = telling(score)
-
-    def __sklearn_clone__(self) -> Any:
-        """A copy that is not fitted, with the same ledger, which knows that it is a copy."""
-        made = super().__sklearn_clone__()
-        made._copied = True
-        return made
 
     def _recipe(self, public: Public) -> Recipe:
         """What the fit will do, from parameters and public facts. Refuses what cannot be done."""
@@ -291,15 +278,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 self._forget()
                 raise
         return self
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit set: its event paid for none of this one, and this one for none of it.
-
-        A fit that fails midway leaves nothing either. One that the ledger refuses leaves the model as it was.
-        """
-        for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
-            delattr(self, name)
-        self.__dict__.pop("_evaluations", []).clear()
 
     def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The rows in one form, by their types and shapes alone."""

@@ -24,7 +24,7 @@ from tacit.ledger.location import Location
 from tacit.ledger.refusal import exceeded
 from tacit.ledger.store import Store
 from tacit.ledger.work import Work
-from tacit.relations import Relation, Unit
+from tacit.relations import Relation, Unit, relation_for
 
 __all__ = ["Book", "check_name", "datasets_in"]
 
@@ -63,7 +63,7 @@ class Book:
             place.require()
         else:
             place.require_room()
-        told = asked or Relation.ADD_REMOVE
+        told = relation_for(unit or Unit(), asked)
         wanted = None
         if budget is not None:
             rule = filter or "basic"

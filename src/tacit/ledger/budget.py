@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit import _validate
-from tacit.relations import Relation, Unit
+from tacit.relations import Relation, Unit, relation_for
 
 __all__ = ["BETTER", "FILTERS", "RULES", "Budget", "Terms"]
 
@@ -66,6 +66,7 @@ class Terms:
     def __post_init__(self) -> None:
         if self.filter is not None:
             _validate.choice("filter", self.filter, FILTERS)
+        relation_for(self.unit, self.relation)
 
     def __str__(self) -> str:
         rule = "" if self.filter is None else f", filter={self.filter!r}"

@@ -73,12 +73,12 @@ class Ledger:
     ) -> Ledger:
         """Open the ledger at a path or database URL, or create it where a budget is given.
 
-        ``budget``, ``relation`` (``add_remove`` unless told), ``unit`` (a row unless told) and ``filter``,
-        the rule by which charges add up (``basic`` unless told, ``renyi`` or ``gaussian``), are fixed when a
-        dataset is first opened, and may be left out from then on. Given again, they must be the same. A
-        ledger holds any number of datasets, each with its own budget:
-        open another by another ``dataset`` name. Datasets must not share people, or the budgets
-        of those they share add up.
+        ``budget``, ``relation`` (``add_remove`` unless told, ``replace_one`` for labels), ``unit`` (a row
+        unless told; :data:`tacit.relations.LABEL` where only labels are secret) and ``filter``, the rule by
+        which charges add up (``basic`` unless told, ``renyi`` or ``gaussian``), are fixed when a dataset is
+        first opened, and may be left out from then on. Given again, they must be the same. A ledger holds any
+        number of datasets, each with its own budget: open another by another ``dataset`` name. Datasets must
+        not share people, or the budgets of those they share add up.
         """
         from tacit.ledger.book import Book
 

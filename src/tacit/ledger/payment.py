@@ -33,7 +33,7 @@ from tacit import events
 from tacit.errors import InvalidValue, TacitError
 from tacit.ledger.entries import Entry
 from tacit.ledger.ledger import Ledger
-from tacit.relations import Relation, Unit
+from tacit.relations import Relation, Unit, relation_for
 
 if TYPE_CHECKING:
     from tacit.ledger.work import Work
@@ -66,10 +66,13 @@ class Payment:
         ``required`` refuses to go on without a ledger.
         """
         if ledger is None and not required:
-            return cls(None, Relation.of(relation or Relation.ADD_REMOVE), unit or Unit())
+            protected = unit or Unit()
+            return cls(None, relation_for(protected, relation), protected)
         if not isinstance(ledger, Ledger):
             advice = "Open one: tacit.Ledger.open('study.db', budget=tacit.Budget(1.0))."
             raise InvalidValue("ledger", ledger, "a tacit.Ledger", advice)
+        if unit is not None and unit.part != ledger.unit.part:
+            raise _other_part(ledger.unit, unit)
         wanted = ledger.relation if relation is None else Relation.of(relation)
         if wanted is not ledger.relation:
             raise TacitError(
@@ -111,3 +114,17 @@ class Payment:
         Without a ledger the answer is 0: nothing is ever refused.
         """
         return 0.0 if self.ledger is None else self.ledger.preview(event, delta=delta or None)
+
+
+def _other_part(protected: Unit, unit: Unit) -> TacitError:
+    """Labels are charged to a ledger of labels, and rows to a ledger of rows."""
+    if protected.part is None:
+        advice = (
+            "Open a ledger of its own for the labels: tacit.Ledger.open(..., unit=tacit.Unit(part='label')), "
+            "or tacit ledger init --protect label."
+        )
+    else:
+        advice = (
+            "This reads whole rows, whose features a ledger of labels does not protect: open one for rows."
+        )
+    return TacitError(f"The ledger protects one {protected}, not one {unit}.", advice)

@@ -21,7 +21,7 @@ from tacit.report.membership import odds, percent_up
 from tacit.report.numbers import counted, up
 from tacit.report.page import Fact, Fold, Section, Summary, render
 from tacit.report.summary import written
-from tacit.report.wording import called, protected, tree_of
+from tacit.report.wording import called, protected, suspicion, tree_of
 
 __all__ = ["Verification", "ledger_page"]
 
@@ -116,14 +116,13 @@ def _sentence(ledger: Ledger, unit: Unit) -> str:
     if spent.noise == "seeded":
         return f"Noise of releases about “{ledger.dataset}” was seeded, for a test: they promise nothing."
     share = spent.epsilon / ledger.budget.epsilon
+    known = suspicion(unit, f"one given {called(unit)} was in the data")
     return (
         f"{counted(charges, 'charge')} spent ε = {up(spent.epsilon)} of the {ledger.budget.epsilon:g} that "
         "may be "
         f"spent on “{ledger.dataset}”, {percent_up(share)} of the budget: whoever knows all of these "
         "releases can "
-        f"become at most {percent_up(odds(spent))} sure that one given {called(unit)} was in the data, if "
-        "50% sure "
-        "before."
+        f"become at most {percent_up(odds(spent))} sure that {known}, if 50% sure before."
     )
 
 
@@ -171,6 +170,8 @@ def _people(ledger: Ledger, unit: Unit) -> list[str]:
     whom = called(unit)
     if ledger.relation is Relation.ADD_REMOVE:
         change = f"with and without the data of any one {whom}; that includes whether one took part at all"
+    elif unit.part is not None:
+        change = f"with any one {whom}, and with any other {unit.part} in its place"
     else:
         change = (
             f"with the data of any one {whom}, and with other data in their place; how many there are is "

@@ -95,6 +95,8 @@ def in_words(guarantee: Guarantee, attack: Tradeoff) -> list[str]:
     if not math.isfinite(guarantee.epsilon):
         return ["This model was fitted without noise. Nothing is promised to the people in the data."]
     unit = guarantee.unit
+    if unit.part is not None:
+        return [*_seeded(guarantee), *_of_labels(guarantee, attack)]
     whom = "one row of the data" if unit.column is None else f"all that one {unit.name or unit.column} adds"
     if unit.name is not None and unit.column is None:
         whom += f", which is one {unit.name}"
@@ -113,11 +115,32 @@ def in_words(guarantee: Guarantee, attack: Tradeoff) -> list[str]:
         "everybody like you, it says whether or not you were in the data. Nor does it cover what was "
         "released elsewhere from the same data; a ledger adds that up.",
     ]
-    if guarantee.noise == "seeded":
-        words.insert(
-            0, "THE NOISE OF THIS MODEL WAS SEEDED, for a test. Whoever knows the seed can remove the noise."
-        )
-    return words
+    return [*_seeded(guarantee), *words]
+
+
+def _seeded(guarantee: Guarantee) -> list[str]:
+    if guarantee.noise != "seeded":
+        return []
+    return ["THE NOISE OF THIS MODEL WAS SEEDED, for a test. Whoever knows the seed can remove the noise."]
+
+
+def _of_labels(guarantee: Guarantee, attack: Tradeoff) -> list[str]:
+    """The guarantee of a model that protects labels alone."""
+    apart = f", apart from a probability of δ = {guarantee.delta:g}" if guarantee.delta else ""
+    return [
+        "Only labels are protected. That a row was in the data, and what its features are, is not: the model "
+        "may tell both.",
+        f"Take the {guarantee.unit}, and replace it by any other: the probability of every possible model "
+        f"changes by a factor of at most e^ε = {rounded_up(_exp(guarantee.epsilon), 3)}{apart}. This holds "
+        "for whatever is done with the model, by anybody, with any other knowledge and at any time.",
+        "So somebody who hesitates between two labels of a row, thinks both equally likely, and then studies "
+        f"the model, can become at most {percent_up(odds(guarantee))} sure of one of them{apart}. An attack "
+        "with 1% of false alarms, about rows that have the other label, recognises at most "
+        f"{percent_up(attack.power(0.01))} of those that have the suspected one; with 10% of false alarms, "
+        f"at most {percent_up(attack.power(0.1))}. Random guessing recognises 1% and 10%.",
+        "A label that the features predict well is not hidden: what the model says of all rows with such "
+        "features, it says whatever the label of this one was.",
+    ]
 
 
 def percent_up(share: float) -> str:

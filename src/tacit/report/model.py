@@ -18,7 +18,7 @@ from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
 from tacit.report.page import Branch, Fold, Picture, Section, render
 from tacit.report.summary import MAIN, model_summary
-from tacit.report.wording import protected, tree_of
+from tacit.report.wording import called, protected, tree_of
 
 __all__ = ["model_page"]
 
@@ -72,7 +72,7 @@ def _promise(facts: Facts) -> list[Section]:
         "float32": "from the system's randomness, in floating point of 32 bits",
         "seeded": "SEEDED: no privacy",
     }[guarantee.noise]
-    whom = guarantee.unit.name or guarantee.unit.column or "row"
+    whom = called(guarantee.unit)
     change = {
         "add_remove": f"add_remove: the data with and without one {whom}",
         "replace_one": f"replace_one: the data with one {whom} replaced by another",
@@ -96,7 +96,8 @@ def _promise(facts: Facts) -> list[Section]:
         return [promise, in_numbers]
     stated = Tradeoff.of(guarantee, stated_only=True)
     curves = {"the stated ε and δ alone": stated.curve(), "all that is known of the event": attack.curve()}
-    drawn = plots.attack_figure(curves, [(rate, attack.missed(rate)) for rate in MARKS])
+    marks = [(rate, attack.missed(rate)) for rate in MARKS]
+    drawn = plots.attack_figure(curves, marks)
     about = (
         "An attacker has the model and wants to know whether a certain person was in the data. Every attack "
         "makes two kinds of errors: false alarms, about people who were not in the data, and misses, about "
@@ -104,6 +105,16 @@ def _promise(facts: Facts) -> list[Section]:
         "attack misses fewer. It follows from the noise alone, and holds even for an attacker who knows all "
         "other rows."
     )
+    if guarantee.unit.part is not None:
+        about = (
+            "An attacker has the model and all features, and wants to know which of two labels a certain row "
+            "has. Every attack makes two kinds of errors: false alarms, about rows that have the other "
+            "label, and misses, about rows that have the suspected one. The curve is the trade-off between "
+            "them: at a given share of false alarms, no attack misses fewer. It follows from the noise "
+            "alone, and holds even for an attacker who knows all other labels."
+        )
+        whose = "rows with the other label", "rows with the suspected label"
+        drawn = plots.attack_figure(curves, marks, whose)
     rates = [[f"{rate:.1%}", percent_up(attack.power(rate)), f"{rate:.1%}"] for rate in (0.001, *MARKS, 0.5)]
     best = Section(
         "The best attack there can be",

@@ -138,16 +138,18 @@ def comparison_figure(comparison: Comparison, title: str) -> Figure:
 
 
 def attack_figure(
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], marks: Sequence[tuple[float, float]]
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    marks: Sequence[tuple[float, float]],
+    about: tuple[str, str] = ("people not in the data", "people in the data"),
 ) -> Figure:
-    """The trade-off curve of the best membership attack: misses against false alarms.
+    """The trade-off curve of the best attack: misses against false alarms, each ``about`` whom.
 
     Up to two ``curves`` by name; ``marks`` are points of the last curve to be labelled, each a share of false
     alarms and a share of misses.
     """
     figure, (axes,) = new_figure(
-        "false alarms, of people not in the data",
-        "misses, of people in the data",
+        f"false alarms, of {about[0]}",
+        f"misses, of {about[1]}",
         "No attack does better than the curve",
     )
     axes.plot(

@@ -10,7 +10,7 @@ from tacit.report.facts import Facts, Spending
 from tacit.report.membership import odds, percent_up
 from tacit.report.numbers import counted, ends, number, price, up
 from tacit.report.page import Fact, Summary
-from tacit.report.wording import called, protected
+from tacit.report.wording import called, protected, suspicion
 
 __all__ = ["MAIN", "model_summary", "written"]
 
@@ -56,7 +56,7 @@ def _sentence(facts: Facts) -> str:
     if guarantee.noise == "seeded":
         return "The noise of this model was seeded, for a test: it promises nothing to anybody in the data."
     apart = f", apart from a probability of {guarantee.delta:g}" if guarantee.delta else ""
-    whom = f"the data of one given {called(guarantee.unit)} were used"
+    whom = suspicion(guarantee.unit, f"the data of one given {called(guarantee.unit)} were used")
     return (
         f"With ε = {up(guarantee.epsilon)}, whoever studies this model can become at most "
         f"{percent_up(odds(guarantee))} sure that {whom}, if 50% sure before{apart}."

@@ -14,18 +14,32 @@ from tacit import events
 from tacit.relations import Unit
 from tacit.report.page import Branch
 
-__all__ = ["called", "protected", "tree_of"]
+__all__ = ["called", "protected", "suspicion", "tree_of"]
 
 MOST_BRANCHES = 40
 
 
 def called(unit: Unit) -> str:
-    """What people call one unit: its declared name, else its column, else “row”.
+    """What people call one unit: its declared name, else its column, else “row”; or the label of one.
 
     >>> called(Unit()), called(Unit("patient_id", 3)), called(Unit("patient_id", 3, name="patient"))
     ('row', 'patient_id', 'patient')
+    >>> called(Unit(part="label"))
+    'label'
     """
-    return unit.name or unit.column or "row"
+    return str(unit) if unit.part is not None else unit.name or unit.column or "row"
+
+
+def suspicion(unit: Unit, otherwise: str) -> str:
+    """What an attacker can become surer of: ``otherwise``, or which of two labels is the true one.
+
+    >>> suspicion(Unit(part="label"), "one given row was in the data")
+    'a suspected label of one given row is the true one, and not a certain other'
+    """
+    if unit.part is None:
+        return otherwise
+    whose = unit.name or "row"
+    return f"a suspected {unit.part} of one given {whose} is the true one, and not a certain other"
 
 
 def protected(unit: Unit) -> str:
@@ -35,7 +49,12 @@ def protected(unit: Unit) -> str:
     ('one row of the data', 'one patient (one row is one patient)')
     >>> protected(Unit("patient_id", 3))
     'one patient_id, with all of its rows, of which at most 3 count'
+    >>> protected(Unit(part="label"))
+    'the label of one row, and nothing else; the features are not protected'
     """
+    if unit.part is not None:
+        whose = unit.name or "row"
+        return f"the {unit.part} of one {whose}, and nothing else; the features are not protected"
     if unit.column is None:
         if unit.name is None:
             return "one row of the data"

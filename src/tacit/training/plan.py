@@ -13,7 +13,7 @@ from tacit import _validate, accounting, events
 from tacit.accounting import filters
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.guarantee import Guarantee
-from tacit.relations import Relation, Unit, norm_sensitivity
+from tacit.relations import Relation, Unit, norm_sensitivity, require_whole_rows
 from tacit.training.clipping import CLIPPINGS, Clipping, Quantile, checked_clip_norm, clipping_of
 from tacit.training.sampling import Fixed, Poisson, Sampler, Shuffle
 
@@ -88,6 +88,7 @@ class Plan:
             )
         self._set("clip_norm", checked_clip_norm(self.clip_norm))
         self._set("relation", Relation.of(self.relation))
+        require_whole_rows(self.unit)
         if self.unit.rows != 1:
             raise InvalidValue(
                 "unit", str(self.unit), "one example, or a group with one example",

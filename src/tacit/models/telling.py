@@ -11,9 +11,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from tacit.errors import BudgetExceeded, NotCovered
 
-__all__ = ["refused_copy", "tell_once", "telling"]
+__all__ = ["Telling", "refused_copy", "tell_once", "telling"]
 
 SCORES = (
     "Scores on private rows, whether by score(), cross_val_score or GridSearchCV, are computed without "
@@ -53,3 +55,29 @@ def refused_copy(refused: BudgetExceeded) -> BudgetExceeded:
     """The refusal of a charge for a copy of an estimator, which names the way to a private search."""
     fields = {name: value for name, value in vars(refused).items() if name not in ("problem", "next_step")}
     return BudgetExceeded(refused.problem, f"{refused.next_step} {SEARCH}", **fields)
+
+
+class Telling(BaseEstimator):  # type: ignore[misc]
+    """Base of estimators that read private data: its ``score`` warns, and a copy knows that it is one."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Have ``score``, where a mixin brings one, say that no guarantee covers it."""
+        super().__init_subclass__(**options)
+        score = getattr(cls, "score", None)
+        if score is not None and not hasattr(score, "_tells"):
+            cls.score = telling(score)
+
+    def __sklearn_clone__(self) -> Any:
+        """A copy that is not fitted, with the same ledger, which knows that it is a copy."""
+        made = super().__sklearn_clone__()
+        made._copied = True
+        return made
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit set: its event paid for none of this one, and this one for none of it.
+
+        A fit that fails midway leaves nothing either. One that the ledger refuses leaves the model as it was.
+        """
+        for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
+            delattr(self, name)
+        self.__dict__.pop("_evaluations", []).clear()
