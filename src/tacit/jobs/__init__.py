@@ -1,5 +1,6 @@
 """Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`evaluate`; and
-:func:`report` and :func:`predict`, which need no private rows.
+:func:`report`, :func:`predict` and :func:`audit_scores`, which need no private rows, and :func:`attack`,
+which is for the curator alone.
 
 Every job that is charged takes the same road. What is public is checked first: a wrong column costs nothing.
 Then the ledger is charged, durably, and only then is a row read. What was paid for is not lost: a model whose
@@ -25,6 +26,8 @@ Each ``plan_…`` takes the same arguments and does everything but spend: its jo
 """
 
 from tacit.jobs.asking import Answered, QueryJob, plan_query, query
+from tacit.jobs.attacking import Attacked, attack
+from tacit.jobs.auditing import audit_canaries, audit_scores
 from tacit.jobs.checking import Checked, curator_check
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
@@ -35,6 +38,7 @@ from tacit.jobs.training import plan_train, train
 
 __all__ = [
     "Answered",
+    "Attacked",
     "Balance",
     "Checked",
     "Due",
@@ -45,6 +49,9 @@ __all__ = [
     "Predicted",
     "QueryJob",
     "Refused",
+    "attack",
+    "audit_canaries",
+    "audit_scores",
     "curator_check",
     "evaluate",
     "fit",
