@@ -75,6 +75,11 @@ COMMANDS = {
             "Turn the scores of an attack into a lower bound on ε, and compare it with a claim.",
             "tacit.cli.audit",
         ),
+        Command(
+            "compare",
+            "Compare models at several ε on public rows: utility, attacks, and who pays.",
+            "tacit.cli.compare",
+        ),
         Command("ledger", "Create, read, verify and export privacy ledgers.", "tacit.cli.ledger"),
         Command("schema", "Write down what is publicly known about a table.", "tacit.cli.schema"),
     )

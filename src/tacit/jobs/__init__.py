@@ -29,6 +29,7 @@ from tacit.jobs.asking import Answered, QueryJob, plan_query, query
 from tacit.jobs.attacking import Attacked, attack
 from tacit.jobs.auditing import audit_canaries, audit_scores
 from tacit.jobs.checking import Checked, curator_check
+from tacit.jobs.comparing import Compared, Measured, compare
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
 from tacit.jobs.predicting import Predicted, predict
@@ -41,17 +42,20 @@ __all__ = [
     "Attacked",
     "Balance",
     "Checked",
+    "Compared",
     "Due",
     "EvaluateJob",
     "FitJob",
     "Fitted",
     "Job",
+    "Measured",
     "Predicted",
     "QueryJob",
     "Refused",
     "attack",
     "audit_canaries",
     "audit_scores",
+    "compare",
     "curator_check",
     "evaluate",
     "fit",
