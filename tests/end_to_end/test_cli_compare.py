@@ -53,7 +53,8 @@ def test_one_page_with_utility_attacks_and_gaps(study: Path, run: Any) -> None:
     outcome = run(
         "compare", str(study / "train.csv"), str(study / "test.csv"), "--schema", str(study / "schema.toml"),
         "--target", "y", "--model", "logistic", "--model", "naive-bayes", "--epsilon", "0.1,8",
-        "--seeds", "2", "--groups-by", "group", "--public", "--out", str(study / "page.html"), "--format", "json",
+        "--seeds", "2", "--groups-by", "group", "--public", "--out", str(study / "page.html"),
+        "--format", "json",
     )  # fmt: skip
     told = outcome.json
     assert told["figure"] == "auroc"
