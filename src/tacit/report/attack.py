@@ -71,7 +71,7 @@ def attack_page(
 
 def roc_figure(scores: MembershipScores, guarantee: Guarantee | None = None) -> Figure:
     """The ROC curve on logarithmic axes, with the line of guessing and the bound of the guarantee."""
-    from tacit.report.plots import new_figure
+    from tacit.report.plots import new_figure, percent_axis
 
     figure, (axes,) = new_figure(
         "false alarms, of people not in the data", "found, of people in the data", "Members found"
@@ -85,8 +85,8 @@ def roc_figure(scores: MembershipScores, guarantee: Guarantee | None = None) -> 
     false, found = scores.roc
     axes.step(false, found, where="post", color="#D55E00", linewidth=2.2,
               label=f"this attack, AUROC {scores.auroc:.3f}")  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    percent_axis(axes, "x")
+    percent_axis(axes, "y")
     axes.set_xlim(LEAST, 1)
     axes.set_ylim(LEAST, 1.1)
     figure.legend(frameon=False, loc="outside upper left")

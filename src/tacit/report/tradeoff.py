@@ -38,12 +38,14 @@ def tradeoff_page(rows: Sequence[Row], figure: str, delta: float, name: str) -> 
     ]  # fmt: skip
     sections = [
         Section("All figures", [_explained(figure)], table=(heads, table)),
-        _drawn("Utility", rows, lambda row: row["utility"], figure, f"{figure} on the test rows"),
+        _drawn("Utility", rows, lambda row: row["utility"], figure, f"{figure} on the test rows", True),
         Section(
             "What an attack finds",
             [
                 "A membership attack looks at each row by itself and guesses whether the model was fitted to "
-                "it. No attack exceeds the dashed line, on average over the noise, by the guarantee alone.",
+                "it. No attack exceeds the dashed line, on average over the noise, by the guarantee alone. "
+                "The shares that were found are of some hundreds or thousands of rows and have the sampling "
+                "error of such shares, so that at small ε one may lie above the line by chance.",
             ],
             figure=_picture(rows, lambda row: row["members_found"], "members found at 1 % of false alarms",
                             bound=lambda row: row["allowed"]),
@@ -64,9 +66,14 @@ def tradeoff_page(rows: Sequence[Row], figure: str, delta: float, name: str) -> 
     return render(f"Privacy and utility: {name}", lead, sections, Summary(_sentence(rows, figure), facts))
 
 
-def tradeoff_figure(rows: Sequence[Row], value: Any, label: str, bound: Any = None) -> Figure:
-    """A figure of every model against ε, with the figure without noise at the right."""
-    from tacit.report.plots import new_figure
+def tradeoff_figure(
+    rows: Sequence[Row], value: Any, label: str, bound: Any = None, whiskers: bool = False
+) -> Figure:
+    """A figure of every model against ε, and the fit without noise as a dotted line.
+
+    ``bound`` is drawn dashed, on a logarithmic axis; ``whiskers`` show the deviation over fits.
+    """
+    from tacit.report.plots import new_figure, percent_axis
 
     figure, (axes,) = new_figure("ε of the model", label, label)
     finite = sorted({row["epsilon"] for row in rows if math.isfinite(row["epsilon"])})
@@ -75,6 +82,10 @@ def tradeoff_figure(rows: Sequence[Row], value: Any, label: str, bound: Any = No
         private = [row for row in own if math.isfinite(row["epsilon"])]
         axes.plot([row["epsilon"] for row in private], [value(row) for row in private], "o-", color=colour,
                   linewidth=1.8, markersize=5, label=model)  # fmt: skip
+        if whiskers:
+            spread = [row["deviation"] or 0.0 for row in private]
+            axes.errorbar([row["epsilon"] for row in private], [value(row) for row in private], spread,
+                          fmt="none", ecolor=colour, elinewidth=1.2, capsize=3)  # fmt: skip
         for row in own:
             if math.isinf(row["epsilon"]):
                 axes.axhline(value(row), color=colour, linestyle=":", linewidth=1.2)
@@ -82,6 +93,7 @@ def tradeoff_figure(rows: Sequence[Row], value: Any, label: str, bound: Any = No
         most = {row["epsilon"]: bound(row) for row in rows if math.isfinite(row["epsilon"])}
         axes.plot(finite, [most[each] for each in finite], "--", color="#222222", linewidth=1.4,
                   label="most that ε allows")  # fmt: skip
+        percent_axis(axes, "y")
     axes.set_xscale("log")
     axes.set_xticks(finite, [f"{epsilon:g}" for epsilon in finite])
     axes.minorticks_off()
@@ -89,15 +101,19 @@ def tradeoff_figure(rows: Sequence[Row], value: Any, label: str, bound: Any = No
     return figure
 
 
-def _drawn(heading: str, rows: Sequence[Row], value: Any, label: str, told: str) -> Section:
+def _drawn(
+    heading: str, rows: Sequence[Row], value: Any, label: str, told: str, whiskers: bool = False
+) -> Section:
     note = "Dotted lines are fits without noise." if any(math.isinf(row["epsilon"]) for row in rows) else None
-    return Section(heading, figure=_picture(rows, value, label, told=told), note=note)
+    return Section(heading, figure=_picture(rows, value, label, told=told, whiskers=whiskers), note=note)
 
 
-def _picture(rows: Sequence[Row], value: Any, label: str, bound: Any = None, told: str = "") -> Picture:
+def _picture(
+    rows: Sequence[Row], value: Any, label: str, bound: Any = None, told: str = "", whiskers: bool = False
+) -> Picture:
     from tacit.report import plots
 
-    return plots.embedded(tradeoff_figure(rows, value, label, bound), told or label)
+    return plots.embedded(tradeoff_figure(rows, value, label, bound, whiskers), told or label)
 
 
 def _explained(figure: str) -> str:
