@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit import (
         accounting,
+        attacks,
         audit,
         data,
         errors,
@@ -40,6 +41,7 @@ __all__ = [
     "TacitError",
     "Unit",
     "accounting",
+    "attacks",
     "audit",
     "data",
     "errors",

@@ -98,12 +98,9 @@ def one_run(*, canaries: int, guesses: int, correct: int, delta: float, confiden
     >>> round(one_run(canaries=100, guesses=100, correct=75, delta=1e-4, confidence=0.95).epsilon, 3)
     0.699
     """
-    total = _validate.count("canaries", canaries, 1)
-    made = _up_to("guesses", guesses, "canaries", total, minimum=1)
-    right = _up_to("correct", correct, "guesses", made)
+    counts = checked_guesses(canaries, guesses, correct)
     dlt, level = _validate.delta(delta), _validate.open_probability("confidence", confidence)
-    epsilon = _one_run_epsilon(total, made, right, dlt, 1 - level)
-    counts = {"canaries": total, "guesses": made, "correct": right}
+    epsilon = _one_run_epsilon(counts["canaries"], counts["guesses"], counts["correct"], dlt, 1 - level)
     return AuditResult(epsilon, dlt, level, "one_run", FAIR_COINS, counts)
 
 
@@ -198,6 +195,13 @@ def _counts(true_positives: int, positives: int, false_positives: int, negatives
         "false_positives": _up_to("false_positives", false_positives, "negatives", of_out),
         "negatives": of_out,
     }
+
+
+def checked_guesses(canaries: int, guesses: int, correct: int) -> dict[str, int]:
+    """The counts of a run with many canaries, each at most the one before."""
+    total = _validate.count("canaries", canaries, 1)
+    made = _up_to("guesses", guesses, "canaries", total, minimum=1)
+    return {"canaries": total, "guesses": made, "correct": _up_to("correct", correct, "guesses", made)}
 
 
 def _up_to(name: str, value: int, of: str, limit: int, minimum: int = 0) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from tacit import _validate
 
@@ -15,13 +16,17 @@ class AuditResult:
     """A lower bound on ε at ``delta`` that holds with probability ``confidence``.
 
     ``method`` is the bound that was used, ``assumption`` what it takes for granted beyond independent
-    runs (``"none"`` if nothing), ``counts`` the guesses it was computed from.
+    runs (``"none"`` if nothing), ``counts`` the guesses it was computed from. ``rule`` says how the threshold
+    of the guesses was chosen, and ``hypotheses`` among how many thresholds the confidence was shared.
+    ``relation`` and ``unit`` say how the two data sets differed, ``claimed`` which ε was promised.
 
     >>> result = AuditResult(0.7, 0.0, 0.95, "one_run", "none", {"guesses": 100, "correct": 75})
     >>> result.contradicts(0.5), result.contradicts(1.0)
     (True, False)
     >>> print(result)
     ε ≥ 0.7 at δ = 0 with confidence 0.95 (one_run; assuming: none; guesses 100, correct 75).
+    >>> print(result.against(0.5).verdict)
+    the claim of ε = 0.5 is refuted: ε is at least 0.7 with confidence 0.95
     """
 
     epsilon: float
@@ -30,16 +35,44 @@ class AuditResult:
     method: str
     assumption: str
     counts: Mapping[str, int] = field(hash=False)
+    rule: str = ""
+    hypotheses: int = 1
+    relation: str | None = None
+    unit: str | None = None
+    claimed: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", _validate.non_negative("epsilon", self.epsilon))
         object.__setattr__(self, "delta", _validate.delta(self.delta))
         _validate.open_probability("confidence", self.confidence)
         object.__setattr__(self, "counts", dict(self.counts))
+        _validate.count("hypotheses", self.hypotheses, 1)
+        if self.claimed is not None:
+            _validate.non_negative("claimed", self.claimed)
 
     def contradicts(self, epsilon: float) -> bool:
         """Whether a claim of (epsilon, ``delta``)-differential privacy is refuted."""
         return self.epsilon > _validate.non_negative("epsilon", epsilon)
+
+    def against(self, claimed: float | None) -> AuditResult:
+        """The same result beside the ε that was claimed at ``delta``."""
+        return replace(self, claimed=claimed)
+
+    @property
+    def verdict(self) -> str:
+        """What the audit says about the claim, in words."""
+        if self.claimed is None:
+            return "no ε was claimed"
+        if self.contradicts(self.claimed):
+            return (
+                f"the claim of ε = {self.claimed:.6g} is refuted: "
+                f"ε is at least {self.epsilon:.6g} with confidence {self.confidence:.10g}"
+            )
+        return f"the audit is consistent with the claim of ε = {self.claimed:.6g}; it proves no such claim"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields and the verdict, for JSON."""
+        return {**asdict(self), "verdict": self.verdict}
 
     def __str__(self) -> str:
         counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.counts.items())

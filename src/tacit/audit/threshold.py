@@ -11,7 +11,7 @@ from tacit import _validate
 from tacit.audit.bounds import rate_bound, rates_epsilon
 from tacit.errors import InvalidValue
 
-__all__ = ["Fixed", "Guesses", "Split", "choose_threshold"]
+__all__ = ["Bonferroni", "Extremes", "Fixed", "Guesses", "Split", "choose_threshold"]
 
 _CANDIDATES = 1024
 
@@ -37,6 +37,47 @@ class Split:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", _validate.count("seed", self.seed))
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """For a run with many canaries: guess "in" for the ``highest`` scores and "out" for the ``lowest``.
+
+    Both numbers are fixed before any score is seen. Between equal scores a draw decides that knows nothing
+    of which canaries were in.
+    """
+
+    highest: int
+    lowest: int = 0
+
+    def __post_init__(self) -> None:
+        _validate.count("highest", self.highest)
+        _validate.count("lowest", self.lowest)
+        if self.highest + self.lowest == 0:
+            raise InvalidValue("highest", 0, "such that at least one guess is made")
+
+
+@dataclass(frozen=True)
+class Bonferroni:
+    """Every one of ``options`` is tested, at an equal share of 1 − confidence, and the best result counts.
+
+    ``options`` are thresholds, or :class:`Extremes` for a run with many canaries. They are the whole grid,
+    written down before any score is seen: a grid that is made from the scores, or from which thresholds
+    are left out afterwards, raises false alarms more often than stated.
+
+    >>> Bonferroni([0.0, 1.0, 2.0]).options
+    (0.0, 1.0, 2.0)
+    """
+
+    options: tuple[float, ...] | tuple[Extremes, ...]
+
+    def __post_init__(self) -> None:
+        found = tuple(self.options)
+        if not found:
+            raise InvalidValue("options", (), "one threshold or more")
+        if not all(isinstance(each, Extremes) for each in found):
+            found = tuple(_validate.finite("threshold", each) for each in found)
+        object.__setattr__(self, "options", found)
 
 
 @dataclass(frozen=True)
@@ -79,10 +120,10 @@ def choose_threshold(
     >>> guesses.positives, guesses.negatives
     (2000, 2000)
     """
-    inside, outside = _scores("scores_in", scores_in), _scores("scores_out", scores_out)
+    inside, outside = scores_of("scores_in", scores_in), scores_of("scores_out", scores_out)
     dlt, level = _validate.delta(delta), _validate.open_probability("confidence", confidence)
     if isinstance(rule, Fixed):
-        return _guesses(rule.value, inside, outside)
+        return guesses_at(rule.value, inside, outside)
     if not isinstance(rule, Split):
         raise InvalidValue("rule", rule, "Fixed(value) or Split(seed)", "There is no default.")
     if min(inside.size, outside.size) < 2:
@@ -90,12 +131,13 @@ def choose_threshold(
     generator = np.random.default_rng(rule.seed)
     choosing_in, tested_in = _halves(inside, generator)
     choosing_out, tested_out = _halves(outside, generator)
-    return _guesses(_best(choosing_in, choosing_out, dlt, level), tested_in, tested_out)
+    return guesses_at(best_threshold(choosing_in, choosing_out, dlt, level)[0], tested_in, tested_out)
 
 
-def _best(
+def best_threshold(
     inside: NDArray[np.float64], outside: NDArray[np.float64], delta: float, confidence: float
-) -> float:
+) -> tuple[float, float]:
+    """The threshold at which these scores prove most, and what they prove: for scores that are not tested."""
     candidates = np.unique(np.concatenate([inside, outside]))
     if candidates.size > _CANDIDATES:
         candidates = candidates[np.linspace(0, candidates.size - 1, _CANDIDATES).astype(int)]
@@ -105,10 +147,12 @@ def _best(
     proven = rates_epsilon(
         rate_bound(missed, inside.size, share), rate_bound(alarms, outside.size, share), delta
     )
-    return float(candidates[int(np.argmax(proven))])
+    best = int(np.argmax(proven))
+    return float(candidates[best]), float(proven[best])
 
 
-def _guesses(threshold: float, inside: NDArray[np.float64], outside: NDArray[np.float64]) -> Guesses:
+def guesses_at(threshold: float, inside: NDArray[np.float64], outside: NDArray[np.float64]) -> Guesses:
+    """The guesses that a threshold makes of scores."""
     hits, alarms = (int(np.count_nonzero(scores >= threshold)) for scores in (inside, outside))
     return Guesses(threshold, hits, inside.size, alarms, outside.size)
 
@@ -120,7 +164,8 @@ def _halves(
     return shuffled[: scores.size // 2], shuffled[scores.size // 2 :]
 
 
-def _scores(name: str, scores: ArrayLike) -> NDArray[np.float64]:
+def scores_of(name: str, scores: ArrayLike) -> NDArray[np.float64]:
+    """Finite scores, one per run, or a clear error."""
     try:
         array = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError):

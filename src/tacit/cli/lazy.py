@@ -65,6 +65,21 @@ COMMANDS = {
             "Write a page about a saved model: guarantee, cost, utility, coefficients.",
             "tacit.cli.model_report",
         ),
+        Command(
+            "attack",
+            "Attack a model: guess which rows it was fitted to, and count how often that is right.",
+            "tacit.cli.attack",
+        ),
+        Command(
+            "audit",
+            "Turn the scores of an attack into a lower bound on ε, and compare it with a claim.",
+            "tacit.cli.audit",
+        ),
+        Command(
+            "compare",
+            "Compare models at several ε on public rows: utility, attacks, and who pays.",
+            "tacit.cli.compare",
+        ),
         Command("ledger", "Create, read, verify and export privacy ledgers.", "tacit.cli.ledger"),
         Command("schema", "Write down what is publicly known about a table.", "tacit.cli.schema"),
     )

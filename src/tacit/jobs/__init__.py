@@ -1,5 +1,6 @@
 """Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`evaluate`; and
-:func:`report` and :func:`predict`, which need no private rows.
+:func:`report`, :func:`predict` and :func:`audit_scores`, which need no private rows, and :func:`attack`,
+which is for the curator alone.
 
 Every job that is charged takes the same road. What is public is checked first: a wrong column costs nothing.
 Then the ledger is charged, durably, and only then is a row read. What was paid for is not lost: a model whose
@@ -25,7 +26,10 @@ Each ``plan_…`` takes the same arguments and does everything but spend: its jo
 """
 
 from tacit.jobs.asking import Answered, QueryJob, plan_query, query
+from tacit.jobs.attacking import Attacked, attack
+from tacit.jobs.auditing import audit_canaries, audit_scores
 from tacit.jobs.checking import Checked, curator_check
+from tacit.jobs.comparing import Compared, Measured, compare
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
 from tacit.jobs.predicting import Predicted, predict
@@ -35,16 +39,23 @@ from tacit.jobs.training import plan_train, train
 
 __all__ = [
     "Answered",
+    "Attacked",
     "Balance",
     "Checked",
+    "Compared",
     "Due",
     "EvaluateJob",
     "FitJob",
     "Fitted",
     "Job",
+    "Measured",
     "Predicted",
     "QueryJob",
     "Refused",
+    "attack",
+    "audit_canaries",
+    "audit_scores",
+    "compare",
     "curator_check",
     "evaluate",
     "fit",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tacit.ledger import Payment
     from tacit.schema import Schema
 
-__all__ = ["FitJob", "Fitted", "fit", "plan_fit"]
+__all__ = ["FitJob", "Fitted", "declared_target", "fit", "plan_fit"]
 
 PUBLIC = "what the schema says was known without the data"
 
@@ -217,7 +217,7 @@ def plan_fit(
         estimator = ESTIMATORS[name](
             epsilon=epsilon, delta=delta, relation=str(payment.relation), rows_per_unit=payment.unit.rows,
             ledger=payment.ledger, label=told, random_state=random_state,
-            **_declared(name, maker), **_chosen(name, ESTIMATORS[name], chosen),
+            **declared_target(name, maker), **_chosen(name, ESTIMATORS[name], chosen),
         )  # fmt: skip
         trial = None
         if split is not None:
@@ -278,7 +278,7 @@ def _chosen(name: str, kind: type[PrivateEstimator], given: Mapping[str, Any]) -
     return {option: value for option, value in found.items() if option in known}
 
 
-def _declared(name: str, maker: Preprocessor) -> dict[str, Any]:
+def declared_target(name: str, maker: Preprocessor) -> dict[str, Any]:
     """What the schema declares of the target: classes for a classifier, bounds for a regressor."""
     from sklearn.base import is_classifier
 

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
 from tacit.drawing.files import save
 from tacit.report.membership import percent_up
@@ -28,6 +28,7 @@ __all__ = [
     "inline",
     "interval_figure",
     "new_figure",
+    "percent_axis",
     "save",
     "shape_figure",
     "training_figure",
@@ -77,6 +78,14 @@ def new_figure(xlabel: str, ylabel: str, *titles: str) -> tuple[Figure, list[Axe
         axes.set_axisbelow(True)
     panels[0].set_ylabel(ylabel)
     return figure, panels
+
+
+def percent_axis(axes: Axes, which: str) -> None:
+    """Make an axis logarithmic, with percentages at its powers of ten."""
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def training_figure(cost: TrainingCost) -> Figure:

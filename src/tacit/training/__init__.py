@@ -42,6 +42,7 @@ from tacit.training.clipping import Quantile
 from tacit.training.plan import Plan
 
 if TYPE_CHECKING:
+    from tacit.training.asymmetry import GroupNorms, norms_by_group
     from tacit.training.gradients.engine import clipped_gradient_sum
     from tacit.training.isolation.checking import check_model, replace_batchnorm
     from tacit.training.networks.architectures import architecture
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from tacit.training.trainer import Trainer
 
 __all__ = [
+    "GroupNorms",
     "Plan",
     "PrivateDiagnostics",
     "Progress",
@@ -64,11 +66,13 @@ __all__ = [
     "check_model",
     "clipped_gradient_sum",
     "load_weights",
+    "norms_by_group",
     "replace_batchnorm",
     "save_weights",
 ]
 
 _ON_FIRST_USE = {
+    "GroupNorms": "asymmetry",
     "PrivateDiagnostics": "step",
     "Progress": "progress",
     "PublicMetric": "schedules",
@@ -78,6 +82,7 @@ _ON_FIRST_USE = {
     "check_model": "isolation.checking",
     "clipped_gradient_sum": "gradients.engine",
     "load_weights": "saving",
+    "norms_by_group": "asymmetry",
     "replace_batchnorm": "isolation.checking",
     "save_weights": "saving",
 }

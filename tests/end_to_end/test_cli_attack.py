@@ -1,0 +1,118 @@
+"""``tacit attack`` and ``tacit audit``, as a curator would run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tacit
+from commands import commands
+from tacit import datasets, jobs
+
+run_command = pytest.fixture(commands)
+
+
+@pytest.fixture
+def run(run_command: Any) -> Any:
+    """Runs a command that must end with ``code``, and returns all that it printed."""
+
+    def told(*words: Any, code: int = 0) -> str:
+        outcome = run_command(*map(str, words))
+        assert outcome.code == code, outcome.err
+        return outcome.out + outcome.err
+
+    return told
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private model of 400 rows of Adult, those rows, and 400 others."""
+    folder = tmp_path_factory.mktemp("attack")
+    files = datasets.adult()
+    rows = pd.read_csv(files.train, nrows=800)
+    rows[:400].to_csv(folder / "in.csv", index=False)
+    rows[400:].to_csv(folder / "out.csv", index=False)
+    budget = tacit.Budget(epsilon=9.0)
+    with tacit.Ledger.open(folder / "study.db", budget=budget) as ledger:
+        jobs.fit(folder / "in.csv", schema=files.schema, target="income", model="logistic", epsilon=1.0,
+                 ledger=ledger, out=folder / "income.tacit")  # fmt: skip
+    return folder
+
+
+def test_a_page_for_the_privacy_officer(study: Path, run: Any) -> None:
+    out = study / "attack.html"
+    told = run("attack", study / "income.tacit", "--members", study / "in.csv", "--others", study / "out.csv",
+               "--out", out)  # fmt: skip
+    assert "AUROC 0." in told
+    assert "most allowed by ε" in told
+    page = out.read_text()
+    assert "for the curator alone" in page
+    assert "400 rows that the model was fitted to" in page
+    again = run("attack", study / "income.tacit", "--members", study / "in.csv", "--others",
+                study / "out.csv", "--out", out, code=2)  # fmt: skip
+    assert "overwrite" in again
+
+
+def test_numbers_for_a_program(study: Path, run: Any) -> None:
+    told = json.loads(run("attack", study / "income.tacit", "--members", study / "in.csv", "--others",
+                          study / "out.csv", "--format", "json"))  # fmt: skip
+    assert 0 <= told["auroc"] <= 1
+    assert [each["allowed"] for each in told["found"]] == [0.001, 0.01, 0.1]
+    assert all(each["allowed_by_guarantee"] >= each["allowed"] for each in told["found"])
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_saved_predictions_of_any_model(tmp_path: Path, run: Any, labelled: bool) -> None:
+    generator = np.random.default_rng(1)
+    for name, sure in (("in", 0.95), ("out", 0.6)):
+        rows = ["yes,no,label" if labelled else "yes,no"]
+        for chance in np.clip(generator.normal(sure, 0.1, 200), 0.01, 0.99):
+            rows.append(f"{chance:.4f},{1 - chance:.4f}" + (",yes" if labelled else ""))
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
+    told = json.loads(run("attack", "--members", tmp_path / "in.csv", "--others", tmp_path / "out.csv",
+                          "--format", "json"))  # fmt: skip
+    assert told["auroc"] > 0.9
+    assert told["found"][0]["allowed_by_guarantee"] is None
+
+
+def test_files_that_hold_no_predictions(tmp_path: Path, run: Any) -> None:
+    (tmp_path / "words.csv").write_text("yes,no\nhigh,low\n")
+    (tmp_path / "empty.csv").write_text("yes,no\n")
+    (tmp_path / "odd.csv").write_text("yes,no,label\n0.5,0.5,perhaps\n")
+    expected = {"words": "numbers", "empty": "no row", "odd": "columns", "absent": "cannot be read"}
+    for name, word in expected.items():
+        file = tmp_path / f"{name}.csv"
+        assert word in run("attack", "--members", file, "--others", file, code=2)
+
+
+def test_an_audit_of_scores(tmp_path: Path, run: Any) -> None:
+    generator = np.random.default_rng(2)
+    np.save(tmp_path / "in.npy", generator.normal(3, 1, 2000))
+    (tmp_path / "out.csv").write_text("score\n" + "".join(f"{x}\n" for x in generator.normal(0, 1, 2000)))
+    words = ["audit", "scores", tmp_path / "in.npy", tmp_path / "out.csv", "--method", "clopper_pearson"]
+    told = run(*words, "--threshold", "split", "--claimed", "1", code=3)
+    assert "is refuted" in told
+    found = json.loads(run(*words, "--threshold", "1,1.5,2", "--claimed", "50", "--format", "json"))
+    assert found["hypotheses"] == 3
+    assert "consistent" in found["verdict"]
+    assert "Missing option" in run(*words, code=2)
+    assert "split" in run(*words, "--threshold", "best", code=2)
+
+
+def test_an_audit_of_canaries(tmp_path: Path, run: Any) -> None:
+    generator = np.random.default_rng(3)
+    included = generator.random(1000) < 0.5
+    scores = generator.normal(size=1000) + 3 * included
+    lines = "".join(f"{score},{int(coin)}\n" for score, coin in zip(scores, included, strict=True))
+    (tmp_path / "canaries.csv").write_text("score,included\n" + lines)
+    words = ["audit", "canaries", tmp_path / "canaries.csv", "--highest", "200", "--lowest", "200"]
+    assert "refuted" in run(*words, "--method", "one_run", "--claimed", "1", code=3)
+    assert json.loads(run(*words, "--method", "one_run_fdp", "--format", "json"))["epsilon"] > 3
+    (tmp_path / "bad.csv").write_text("1.0,2\n")
+    assert "1 for a canary" in run("audit", "canaries", tmp_path / "bad.csv", "--highest", "1",
+                                   "--lowest", "0", "--method", "one_run", code=2)  # fmt: skip
