@@ -1,5 +1,5 @@
-"""Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`evaluate`; and
-:func:`report` and :func:`predict`, which need no private rows.
+"""Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`synthesize`,
+:func:`evaluate`; and :func:`report` and :func:`predict`, which need no private rows.
 
 Every job that is charged takes the same road. What is public is checked first: a wrong column costs nothing.
 Then the ledger is charged, durably, and only then is a row read. What was paid for is not lost: a model whose
@@ -30,6 +30,7 @@ from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
 from tacit.jobs.predicting import Predicted, predict
 from tacit.jobs.reporting import report
+from tacit.jobs.synthesizing import Synthesized, SynthesizeJob, plan_synthesize, synthesize
 from tacit.jobs.testing import EvaluateJob, evaluate, plan_evaluate
 from tacit.jobs.training import plan_train, train
 
@@ -45,15 +46,19 @@ __all__ = [
     "Predicted",
     "QueryJob",
     "Refused",
+    "SynthesizeJob",
+    "Synthesized",
     "curator_check",
     "evaluate",
     "fit",
     "plan_evaluate",
     "plan_fit",
     "plan_query",
+    "plan_synthesize",
     "plan_train",
     "predict",
     "query",
     "report",
+    "synthesize",
     "train",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from tacit import _validate
 from tacit.data import given
 from tacit.estimators.private import Planned, PrivateEstimator, _Taken
 from tacit.estimators.synthetic.domain import Codes, Domain
+from tacit.models.description import Description, Pairs
 from tacit.schema import Schema
 
 if TYPE_CHECKING:
@@ -38,6 +40,11 @@ class Synthesizer(PrivateEstimator):
 
     def _declared_width(self) -> int:
         return len(self._domain().attributes)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are synthesized."""
+        return self._domain().names
 
     def plan(self, features: Any = None) -> Planned:
         """What ``fit`` will do and cost, by the schema and the parameters; no data are read."""
@@ -103,6 +110,11 @@ class Synthesizer(PrivateEstimator):
             alone = np.multiply.outer(table.sum(axis=1), table.sum(axis=0))
             found[a, b] = found[b, a] = float(np.abs(table - alone).sum()) / 2
         return found
+
+    def describe(self, names: Sequence[str] | None = None) -> Description:
+        """What the fitted model says of itself, with the dependences between its columns."""
+        pairs = Pairs(self._names(names), tuple(map(tuple, self.dependences().tolist())))
+        return replace(super().describe(names), dependences=pairs)
 
     def distances(self, X: Any, made: Any = None) -> NDArray[np.float64]:
         """How far the two-way marginals of a synthetic table are from those of X: total variation, 0 to 1.

@@ -167,7 +167,7 @@ class Domain:
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes in JSON's terms, for a model file."""
-        edges = {a.name: None if a.edges is None else list(a.edges) for a in self.attributes}
+        edges = [None if attribute.edges is None else list(attribute.edges) for attribute in self.attributes]
         return {"schema": self.schema.to_toml(), "edges": edges}
 
     @classmethod
@@ -176,7 +176,7 @@ class Domain:
         schema = Schema.from_toml(data["schema"])
         return cls(tuple(
             Attribute(name, schema[name], None if edges is None else tuple(map(float, edges)))
-            for name, edges in data["edges"].items()
+            for name, edges in zip(schema, data["edges"], strict=True)
         ))  # fmt: skip
 
 

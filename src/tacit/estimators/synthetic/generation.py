@@ -1,9 +1,9 @@
 """Generation: rows from the cliques of a model, as evenly as whole rows allow.
 
 Cliques are visited from the first down the tree. Rows that agree in what a clique shares with its parent are
-spread over the other cells of the clique by systematic sampling: in random order, at equal distances along the
-cumulative distribution, so that every cell gets its expected number of rows, rounded up or down. Marginals of
-the rows are then closer to the model's than those of independent draws.
+spread over the other cells of the clique by systematic sampling: in random order, at equal distances along
+the cumulative distribution, so that every cell gets its expected number of rows, rounded up or down.
+Marginals of the rows are then closer to the model's than those of independent draws.
 """
 
 from __future__ import annotations
