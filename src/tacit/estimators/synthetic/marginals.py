@@ -81,8 +81,9 @@ class MarginalSynthesizer(Synthesizer):
 
     A value that is missing, or undeclared without ``other``, is a cell of its own and generated as missing.
 
-    Released: ``population_``, ``measured_`` (the chosen pairs), the model (``cliques_``, ``beliefs_``), and
-    how cells were merged (``merged_``, ``shares_``).
+    Released: ``one_way_``, the noisy counts of each column; ``population_``; how cells were merged
+    (``merged_``, ``shares_``); ``measured_``, the chosen pairs, and ``two_way_``, their noisy counts; the
+    model (``cliques_``, ``beliefs_``).
 
     >>> from tacit import Column, Schema
     >>> schema = Schema({"smokes": Column("boolean"), "ill": Column("boolean"),
@@ -97,7 +98,8 @@ class MarginalSynthesizer(Synthesizer):
 
     title = "synthesizer of marginals"
     released = (
-        *Synthesizer.released, "merged_", "shares_", "measured_", "cliques_", "beliefs_",
+        *Synthesizer.released, "one_way_", "merged_", "shares_", "measured_", "two_way_", "cliques_",
+        "beliefs_",
     )  # fmt: skip
 
     def __init__(
@@ -163,8 +165,7 @@ class MarginalSynthesizer(Synthesizer):
 
     def _carry_out(self, recipe: _MarginalRecipe, rows: PrivateRows, source: Source) -> None:
         prices, domain = recipe.prices, recipe.domain
-        exact = np.concatenate(one_way_counts(domain.cells, rows))
-        noisy = np.split(_noisy(prices.one_way, exact, source), np.cumsum(domain.cells)[:-1])
+        noisy = noisy_columns(recipe, rows, source)
         deviation = float(prices.one_way.deviation)
         population = population_of(noisy) if recipe.population is None else float(recipe.population)
         merged = [
@@ -185,11 +186,12 @@ class MarginalSynthesizer(Synthesizer):
             _measure_pairs(prices.each, prices.rounds, model, tables, self.largest, source)
         model.fit(LAST_STEPS)
         self.domain_, self.population_ = domain.to_dict(), population
-        self.merged_ = merged
+        self.one_way_, self.merged_ = noisy, merged
         self.shares_ = [
             shares_within(into, counts, population) for into, counts in zip(merged, noisy, strict=True)
         ]
         self.measured_ = [marginal for marginal in model.measured if len(marginal) > 1]
+        self.two_way_ = [model.measured[pair].counts for pair in self.measured_]
         self.cliques_, self.beliefs_ = list(model.tree.cliques), model.beliefs
 
     def _tree(self) -> JunctionTree:
@@ -219,6 +221,13 @@ class MarginalSynthesizer(Synthesizer):
 
 def _noisy(mechanism: Noise, counts: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
     return np.asarray(dataclasses.replace(mechanism, random_state=source)(counts))
+
+
+def noisy_columns(recipe: _MarginalRecipe, rows: PrivateRows, source: Source) -> list[NDArray[np.int64]]:
+    """The counts of every column, released as one vector."""
+    exact = np.concatenate(one_way_counts(recipe.domain.cells, rows))
+    noisy = _noisy(recipe.prices.one_way, exact, source)
+    return np.split(noisy, np.cumsum(recipe.domain.cells)[:-1])
 
 
 def _merge(into: NDArray[np.int32], numbers: NDArray[Any]) -> NDArray[np.float64]:
