@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,7 +94,7 @@ def synthesize(
     ) as job:  # fmt: skip
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
-        plan = _plan_facts(job)
+        plan = spending.plan_facts(job, columns=job.columns)
         if dry_run and in_json:
             show_json(plan)
         elif dry_run:
@@ -143,21 +142,3 @@ def _show_plan(console: Console, job: jobs.SynthesizeJob, dry_run: bool) -> None
         say(console, f"Noise: {due.noise}, {described(due.event)}.", "")
         for doubt in job.planned.doubts:
             spending.warn(doubt)
-
-
-def _plan_facts(job: jobs.SynthesizeJob) -> dict[str, Any]:
-    """What will be done and cost, for JSON."""
-    planned, due = job.planned, job.dues[0]
-    return {
-        "label": job.label,
-        "columns": job.columns,
-        "epsilon": planned.epsilon,
-        "delta": planned.delta,
-        "protects": f"{planned.relation} of one {planned.unit}",
-        "parts": [{"part": part, "epsilon": cost} for part, cost in planned.parts],
-        "notes": list(planned.notes),
-        "doubts": list(planned.doubts),
-        "noise": due.noise,
-        "event": json.loads(due.event.to_json()),
-        "ledgers": spending.balances(job),
-    }
