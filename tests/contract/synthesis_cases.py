@@ -172,7 +172,7 @@ register(
         pair=Pair(_TIPPED, _TIED, np.asarray, often, (600, 600), audit.Split(seed=0)),
         bad_inputs=(
             ("rounds=-1", lambda: MarginalSynthesizer(schema=SCHEMA, rounds=-1).fit(ONE), InvalidValue),
-            ("largest=0", lambda: MarginalSynthesizer(schema=SCHEMA, largest=0).fit(ONE), InvalidValue),
+            ("pair_bins=1", lambda: MarginalSynthesizer(schema=SCHEMA, pair_bins=1).fit(ONE), InvalidValue),
         ),
         left_out={"noise": "a choice has no noise of its own"},
     )

@@ -373,7 +373,7 @@ class TestTheRoad:
         with pytest.raises(SourceMissing):
             MarginalSynthesizer(1.0, schema=SCHEMA).fit({"sex": ["f"]})
         with pytest.raises(InvalidValue):
-            MarginalSynthesizer(1.0, schema=SCHEMA, groups=1).plan()
+            MarginalSynthesizer(1.0, schema=SCHEMA, pair_bins=1).plan()
         with pytest.warns(CannotLearn):
             MarginalSynthesizer(0.01, schema=SCHEMA, population=20, random_state=1).fit(ODD["one row"])
 

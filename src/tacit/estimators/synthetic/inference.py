@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tacit.estimators.synthetic.counting import Marginal
-from tacit.estimators.synthetic.junction import JunctionTree
+from tacit.estimators.synthetic.junction import JunctionTree, clique_cells
 
 __all__ = ["Measured", "Model"]
 
@@ -64,7 +64,7 @@ class Model:
 
     def cells_with(self, marginal: Marginal) -> int:
         """How many cells the cliques would have, were this marginal measured too."""
-        return JunctionTree.of([*self.measured, marginal], self.sizes).cells
+        return clique_cells([*self.measured, marginal], self.sizes)
 
     def pairs(self) -> dict[Marginal, Table]:
         """The shares of all cells of all pairs of attributes."""

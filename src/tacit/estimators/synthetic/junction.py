@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tacit.estimators.synthetic.counting import Marginal
 
-__all__ = ["JunctionTree", "summed"]
+__all__ = ["JunctionTree", "clique_cells", "summed"]
 
 Table = NDArray[np.float64]
 
@@ -63,11 +63,6 @@ class JunctionTree:
         return cls(
             tuple(sizes), tuple(cliques[each] for each in order), tuple(parents), tuple(separators)
         )
-
-    @property
-    def cells(self) -> int:
-        """The number of cells of all cliques together."""
-        return sum(math.prod(self.sizes[place] for place in clique) for clique in self.cliques)
 
     def home(self, marginal: Marginal) -> int | None:
         """The first clique that holds a marginal, None if none does."""
@@ -162,6 +157,15 @@ class JunctionTree:
         return there, here, share * _spread(beliefs[there], clique, both), both
 
 
+def clique_cells(marginals: Iterable[Marginal], sizes: Sequence[int]) -> int:
+    """The number of cells of all cliques of the tree that holds these marginals.
+
+    >>> clique_cells([(0, 1), (1, 2)], (2, 3, 4)), clique_cells([(0, 1), (1, 2), (0, 2)], (2, 3, 4))
+    (18, 24)
+    """
+    return sum(math.prod(sizes[place] for place in clique) for clique in _cliques(marginals, sizes))
+
+
 def summed(table: Table, held: Marginal, wanted: Marginal) -> Table:
     """The sum of a table over all attributes but those that are wanted."""
     axes = tuple(axis for axis, place in enumerate(held) if place not in wanted)
@@ -192,15 +196,14 @@ def _cliques(marginals: Iterable[Marginal], sizes: Sequence[int]) -> list[Margin
             near[a].add(b)
             near[b].add(a)
     found: list[set[int]] = []
+    cost = {place: math.prod(sizes[other] for other in (place, *near[place])) for place in near}
     while near:
-        cost = {
-            place: math.prod(sizes[other] for other in (place, *around)) for place, around in near.items()
-        }
-        chosen = min(near, key=lambda place: (cost[place], place))
+        _, chosen = min((cost[place], place) for place in near)
         around = near.pop(chosen)
         for a in around:
             near[a] |= around - {a}
             near[a].discard(chosen)
+            cost[a] = math.prod(sizes[other] for other in (a, *near[a]))
         clique = around | {chosen}
         if not any(clique <= other for other in found):
             found.append(clique)

@@ -69,9 +69,9 @@ class MarginalSynthesizer(Synthesizer):
         columns that are left out; the unit's column always is.
     ``rounds``
         how many pairs are chosen and measured; twice the number of columns unless told.
-    ``groups``
-        how many groups of bins a pair may have per number, about: bins are merged by their noisy counts.
-    ``largest``
+    ``pair_bins``
+        about how many bins a number has in a pair: bins are merged by their noisy counts.
+    ``model_cells``
         how many cells the cliques of the model may have in all: the more, the more pairs fit, and the slower.
     ``population``
         the public number of rows; that of the schema unless told, else estimated from the one-way marginals,
@@ -112,8 +112,8 @@ class MarginalSynthesizer(Synthesizer):
         transforms: Any = None,
         exclude: Any = (),
         rounds: int | None = None,
-        groups: int = 16,
-        largest: int = 40_000,
+        pair_bins: int = 16,
+        model_cells: int = 40_000,
         population: int | None = None,
         relation: Any = "add_remove",
         rows_per_unit: int = 1,
@@ -129,8 +129,8 @@ class MarginalSynthesizer(Synthesizer):
         self.transforms = transforms
         self.exclude = exclude
         self.rounds = rounds
-        self.groups = groups
-        self.largest = largest
+        self.pair_bins = pair_bins
+        self.model_cells = model_cells
         self.population = population
         self.relation = relation
         self.rows_per_unit = rows_per_unit
@@ -143,8 +143,8 @@ class MarginalSynthesizer(Synthesizer):
         domain, population = self._domain(), self._declared_population()
         columns = len(domain.attributes)
         wanted = 2 * columns if self.rounds is None else _validate.count("rounds", self.rounds, 0)
-        _validate.count("groups", self.groups, 2)
-        _validate.count("largest", self.largest, 1)
+        _validate.count("pair_bins", self.pair_bins, 2)
+        _validate.count("model_cells", self.model_cells, 1)
         prices = Prices.of(public, columns=columns, rounds=min(wanted, columns * (columns - 1) // 2))
         deviation = float(prices.one_way.deviation)
         cells = sum(domain.cells)
@@ -169,7 +169,7 @@ class MarginalSynthesizer(Synthesizer):
         deviation = float(prices.one_way.deviation)
         population = population_of(noisy) if recipe.population is None else float(recipe.population)
         merged = [
-            merged_cells(attribute, counts, deviation, population, self.groups)
+            merged_cells(attribute, counts, deviation, population, self.pair_bins)
             for attribute, counts in zip(domain.attributes, noisy, strict=True)
         ]
         model = Model(
@@ -183,7 +183,7 @@ class MarginalSynthesizer(Synthesizer):
         if prices.each is not None:
             pairs = list(combinations(range(len(merged)), 2))
             tables = marginal_counts(merged, pairs, rows)
-            _measure_pairs(prices.each, prices.rounds, model, tables, self.largest, source)
+            _measure_pairs(prices.each, prices.rounds, model, tables, self.model_cells, source)
         model.fit(LAST_STEPS)
         self.domain_, self.population_ = domain.to_dict(), population
         self.one_way_, self.merged_ = noisy, merged
