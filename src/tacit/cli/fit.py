@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -132,7 +131,7 @@ def fit(
     ) as job:  # fmt: skip
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
-        plan = _plan_facts(job)
+        plan = spending.plan_facts(job, features=list(job.maker.features.names))
         if dry_run and in_json:
             show_json(plan)
         elif dry_run:
@@ -172,22 +171,3 @@ def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
             say(console, "Expected, from public facts:", *(f"  {line}" for line in job.planned.expected), "")
         for doubt in job.planned.doubts:
             spending.warn(doubt)
-
-
-def _plan_facts(job: jobs.FitJob) -> dict[str, Any]:
-    """What the fit will do and cost, for JSON."""
-    planned, due = job.planned, job.dues[0]
-    return {
-        "label": job.label,
-        "features": list(job.maker.features.names),
-        "epsilon": planned.epsilon,
-        "delta": planned.delta,
-        "protects": f"{planned.relation} of one {planned.unit}",
-        "parts": [{"part": part, "epsilon": cost} for part, cost in planned.parts],
-        "notes": list(planned.notes),
-        "expected": list(planned.expected),
-        "doubts": list(planned.doubts),
-        "noise": due.noise,
-        "event": json.loads(due.event.to_json()),
-        "ledgers": spending.balances(job),
-    }

@@ -46,6 +46,11 @@ COMMANDS = {
         ),
         Command("fit", "Fit a private model to a file, and pay for it from a ledger.", "tacit.cli.fit"),
         Command(
+            "synthesize",
+            "Make a synthetic table of a private file, and pay for it from a ledger.",
+            "tacit.cli.synthesize",
+        ),
+        Command(
             "train",
             "Train a private network on a file of examples, and pay for it from a ledger.",
             "tacit.cli.train",

@@ -40,6 +40,23 @@ def report(
             help="What people call one of those who are protected: patient.", show_default="as in the schema"
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a synthesizer: rows to compare its rows with, pair of columns by pair.",
+            show_default=False,
+        ),
+    ] = None,
+    against_public: Annotated[
+        bool, typer.Option("--against-public", help="The rows of --against are public.")
+    ] = False,
+    curator: Annotated[
+        bool,
+        typer.Option(
+            "--curator", help="The rows of --against are private: a page for the curator's eyes, NOT PRIVATE."
+        ),
+    ] = False,
+    delimiter: options.Delimiter = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write a page about a saved model: guarantee, cost, utility, coefficients.
@@ -55,6 +72,9 @@ def report(
     with status(f"Drawing {out}"):
         jobs.report(
             model, out=out, ledger=ledger, dataset=dataset, compare=compare or (),
-            responsible=responsible, unit_name=unit_name, overwrite=overwrite,
+            responsible=responsible, unit_name=unit_name, overwrite=overwrite, against=against,
+            against_public=against_public, curator=curator, delimiter=delimiter,
         )  # fmt: skip
     say(Console(), f"Report written to {out}")
+    if curator:
+        say(Console(), "NOT PRIVATE: it has exact distances, for the curator's eyes. Do not pass it on.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,16 @@ from tacit.jobs import Balance, Due, Job
 from tacit.jobs.job import Say
 from tacit.ledger import Ledger
 
-__all__ = ["balance", "balances", "progress", "refusals", "settled", "show_balances", "warn"]
+__all__ = [
+    "balance",
+    "balances",
+    "plan_facts",
+    "progress",
+    "refusals",
+    "settled",
+    "show_balances",
+    "warn",
+]
 
 
 def balance(found: Balance) -> Table:
@@ -49,6 +59,25 @@ def balances(job: Job) -> list[dict[str, Any]]:
         }
         for each in job.balances()
     ]
+
+
+def plan_facts(job: Any, **more: Any) -> dict[str, Any]:
+    """What a job that is ``planned`` will do and cost, for JSON; ``more`` is of that job alone."""
+    planned, due = job.planned, job.dues[0]
+    return {
+        "label": job.label,
+        **more,
+        "epsilon": planned.epsilon,
+        "delta": planned.delta,
+        "protects": f"{planned.relation} of one {planned.unit}",
+        "parts": [{"part": part, "epsilon": cost} for part, cost in planned.parts],
+        "notes": list(planned.notes),
+        "expected": list(planned.expected),
+        "doubts": list(planned.doubts),
+        "noise": due.noise,
+        "event": json.loads(due.event.to_json()),
+        "ledgers": balances(job),
+    }
 
 
 def show_balances(console: Console, job: Job) -> None:

@@ -13,19 +13,23 @@ from tacit.estimators.linear import noise
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import Planned, PrivateEstimator
-from tacit.estimators.registry import ESTIMATORS
+from tacit.estimators.registry import ESTIMATORS, SYNTHESIZERS
+from tacit.estimators.synthetic import HistogramSynthesizer, MarginalSynthesizer
 from tacit.estimators.trees.decision import DecisionTree
 from tacit.estimators.trees.random import RandomTrees
 
 __all__ = [
     "ESTIMATORS",
+    "SYNTHESIZERS",
     "DecisionTree",
     "Features",
     "GradientBoosting",
+    "HistogramSynthesizer",
     "Known",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",
+    "MarginalSynthesizer",
     "NaiveBayes",
     "Planned",
     "Preprocessor",

@@ -17,12 +17,14 @@ from tacit.estimators.boosting.model import GradientBoosting
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import PrivateEstimator
+from tacit.estimators.synthetic import HistogramSynthesizer, MarginalSynthesizer
+from tacit.estimators.synthetic.base import Synthesizer
 from tacit.estimators.trees.decision import DecisionTree
 from tacit.estimators.trees.random import RandomTrees
 from tacit.evaluation.rowlocal import register_rowwise
 from tacit.models.registry import register
 
-__all__ = ["ESTIMATORS", "TAGS"]
+__all__ = ["ESTIMATORS", "SYNTHESIZERS", "TAGS"]
 
 _REGISTERED: tuple[tuple[str, str, type[PrivateEstimator]], ...] = (
     ("logistic", "logistic-regression", LogisticRegression),
@@ -42,6 +44,14 @@ ESTIMATORS: Mapping[str, type[PrivateEstimator]] = MappingProxyType(
 TAGS: Mapping[str, type[PrivateEstimator]] = MappingProxyType(
     {tag: estimator for _, tag, estimator in _REGISTERED}
 )
+
+SYNTHESIZERS: Mapping[str, type[Synthesizer]] = MappingProxyType(
+    {"marginals": MarginalSynthesizer, "histogram": HistogramSynthesizer}
+)
+"""The name on the command line, for what makes tables and predicts nothing."""
+
+for _name, _synthesizer in SYNTHESIZERS.items():
+    register(f"{_name}-synthesizer", _synthesizer, _synthesizer.released)
 
 for _tag, _estimator in TAGS.items():
     register(_tag, _estimator, _estimator.released)

@@ -1,4 +1,5 @@
-"""Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`evaluate`; and
+"""Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`synthesize`,
+:func:`evaluate`; and
 :func:`report`, :func:`predict` and :func:`audit_scores`, which need no private rows, and :func:`attack`,
 which is for the curator alone.
 
@@ -34,6 +35,7 @@ from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
 from tacit.jobs.predicting import Predicted, predict
 from tacit.jobs.reporting import report
+from tacit.jobs.synthesizing import Synthesized, SynthesizeJob, plan_synthesize, synthesize
 from tacit.jobs.testing import EvaluateJob, evaluate, plan_evaluate
 from tacit.jobs.training import plan_train, train
 
@@ -52,6 +54,8 @@ __all__ = [
     "Predicted",
     "QueryJob",
     "Refused",
+    "SynthesizeJob",
+    "Synthesized",
     "attack",
     "audit_canaries",
     "audit_scores",
@@ -62,9 +66,11 @@ __all__ = [
     "plan_evaluate",
     "plan_fit",
     "plan_query",
+    "plan_synthesize",
     "plan_train",
     "predict",
     "query",
     "report",
+    "synthesize",
     "train",
 ]

@@ -76,7 +76,9 @@ def _try(out: Path) -> None:
         ) from None
 
 
-def kept(write: Callable[[Path, bool], None], out: Path, overwrite: bool, warn: Say) -> Path:
+def kept(
+    write: Callable[[Path, bool], None], out: Path, overwrite: bool, warn: Say, what: str = "model"
+) -> Path:
     """Write what was paid for, and return where; if the file cannot be written, write another elsewhere.
 
     An interruption, or an error that is not about the file, goes on once the model is written elsewhere.
@@ -87,7 +89,7 @@ def kept(write: Callable[[Path, bool], None], out: Path, overwrite: bool, warn: 
         place = elsewhere(out.name)
         write(place, True)
         problem = error.problem if isinstance(error, TacitError) else f"{out} was not written."
-        warn(f"{problem} The model was written to {place} instead.")
+        warn(f"{problem} The {what} was written to {place} instead.")
         if not isinstance(error, TacitError):
             raise
         return place

@@ -6,14 +6,19 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit._writing import write
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.jobs.books import Place
 from tacit.jobs.files import spare
 from tacit.ledger import Ledger
+from tacit.relations import Unit
+
+if TYPE_CHECKING:
+    from tacit.report.pairs import Closeness
 
 __all__ = ["report", "write_page"]
 
@@ -27,6 +32,10 @@ def report(
     compare: Sequence[str | os.PathLike[str]] = (),
     responsible: str | None = None,
     unit_name: str | None = None,
+    against: str | os.PathLike[str] | None = None,
+    against_public: bool = False,
+    curator: bool = False,
+    delimiter: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a page about a saved model, and return its file: guarantee, cost, utility, coefficients.
@@ -39,16 +48,26 @@ def report(
     that answers for the data, and ``unit_name`` what people call one of those who are protected
     (``"patient"``); left out, both are what the schema of the model declares. Nothing else is read: whatever
     the page shows about the data was charged when it was measured, or was measured on public rows.
+
+    Of a synthesizer, ``against`` names rows that its rows are compared with, pair of columns by pair. The
+    distances are exact: the rows have to be public, with ``against_public``, or with ``curator`` the page is
+    NOT PRIVATE, for the eyes of whoever may see the rows, and says so.
     """
     place = Path(out)
-    spare(place, overwrite, model, ledger, *compare)
+    spare(place, overwrite, model, ledger, against, *compare)
+    if against is None and (against_public or curator):
+        raise InvalidValue("against", None, "given with against_public or curator")
+    if against is not None and against_public == curator:
+        advice = "Distances are exact: add against_public=True for public rows, or curator=True for you."
+        raise InvalidValue("against", os.fspath(against), "declared public, or for the curator", advice)
     if _is_ledger(model):
-        if ledger is not None or compare:
+        if ledger is not None or compare or against is not None:
             raise TacitError(f"{model} is a ledger.", "Leave out ledger= and compare=, which are for models.")
         return _ledger_report(model, place, dataset, responsible, unit_name, overwrite)
     from tacit import load
 
     fitted, others = load(model), [(load(path), Path(path).name) for path in compare]
+    close = None if against is None else _closeness(fitted, model, against, against_public, delimiter)
     with ExitStack() as stack:
         books: list[Ledger] = []
         if isinstance(ledger, Ledger):
@@ -58,9 +77,28 @@ def report(
             books = [stack.enter_context(Ledger.open(ledger, dataset=name)) for name in names]
         write_page(
             place, fitted, Path(model).name, books, others,
-            responsible=responsible, unit_name=unit_name, overwrite=overwrite,
+            responsible=responsible, unit_name=unit_name, overwrite=overwrite, closeness=close,
         )  # fmt: skip
     return place
+
+
+def _closeness(
+    fitted: Any,
+    model: str | os.PathLike[str],
+    against: str | os.PathLike[str],
+    public: bool,
+    delimiter: str | None,
+) -> Closeness:
+    """How far the rows of a synthesizer are from those of a file, exactly."""
+    from tacit.data.reading import private_rows
+    from tacit.models.description import Pairs
+    from tacit.report.pairs import Closeness
+
+    if not hasattr(fitted, "distances"):
+        raise InvalidValue("model", os.fspath(model), "one that tacit synthesize wrote, to use against=")
+    known, columns = replace(fitted.schema, unit=Unit()), tuple(fitted.feature_names_in_.tolist())
+    found = fitted.distances(private_rows(against, known, columns, delimiter=delimiter))
+    return Closeness(Pairs(columns, tuple(map(tuple, found.tolist()))), public)
 
 
 def _is_ledger(place: str | os.PathLike[str]) -> bool:
@@ -105,6 +143,7 @@ def write_page(
     responsible: str | None = None,
     unit_name: str | None = None,
     overwrite: bool,
+    closeness: Closeness | None = None,
 ) -> None:
     """Draw the page about a model and what these ledgers say was spent, and write it."""
     from tacit.report.facts import Facts, Spending
@@ -113,4 +152,4 @@ def write_page(
     spending = [Spending.of(book) for book in books if book is not None]
     compared = [Facts.of(each, called) for each, called in others]
     facts = Facts.of(model, name, unit_name=unit_name, responsible=responsible)
-    write(out, model_page(facts, spending, compared), overwrite=overwrite)
+    write(out, model_page(facts, spending, compared, closeness), overwrite=overwrite)

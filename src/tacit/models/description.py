@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.drawing.trees import Node
 
-__all__ = ["CONFIDENCE", "Description", "Effects", "Weight", "numbered"]
+__all__ = ["CONFIDENCE", "Description", "Effects", "Pairs", "Weight", "numbered"]
 
 CONFIDENCE = 0.95
 """The level of the intervals of weights."""
@@ -61,6 +61,23 @@ class Effects:
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """A number for every two columns of a table, as total variation distances are: from 0 to 1."""
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+    """A symmetric matrix; on the diagonal what is said of single columns, or 0."""
+
+    def listed(self) -> list[tuple[str, str, float]]:
+        """Every pair of columns with its number, the largest first."""
+        names = self.columns
+        found = [
+            (names[a], names[b], self.values[a][b]) for b in range(len(names)) for a in range(b)
+        ]
+        return sorted(found, key=lambda each: -each[2])
+
+
+@dataclass(frozen=True)
 class Description:
     """What reports, ``tacit inspect`` and the command line may say of a fitted model.
 
@@ -84,6 +101,8 @@ class Description:
     """What each column adds to the score, where the model is a sum of such functions; the widest first."""
     tree: Node | None = None
     """The model as a tree that can be drawn, if it is one."""
+    dependences: Pairs | None = None
+    """How far every two columns are from independent in a model that makes tables: total variation."""
 
     def named(
         self,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tacit.drawing import trees
 from tacit.evaluation import Evaluation
-from tacit.report import coefficients, shape
+from tacit.report import coefficients, pairs, shape
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
@@ -39,17 +39,25 @@ MOST_LEAVES, WIDEST_TREE = 40, 920
 """A tree with more leaves is folded away; one that is drawn wider, in pixels, is listed in place of that."""
 
 
-def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence[Facts] = ()) -> str:
+def model_page(
+    facts: Facts,
+    spending: Sequence[Spending] = (),
+    others: Sequence[Facts] = (),
+    closeness: pairs.Closeness | None = None,
+) -> str:
     """The page as text: self-contained, no scripts.
 
-    ``spending`` is what ledgers say, ``others`` are models to draw beside this one, by ε.
+    ``spending`` is what ledgers say, ``others`` are models to draw beside this one, by ε, ``closeness`` is
+    how far the rows of a synthesizer are from others.
     """
     sections = [
         *_promise(facts),
         *_charged(facts, spending),
         *_utility(facts),
         *_groups(facts),
-        _against_epsilon(facts, others),
+        *pairs.closeness(closeness),
+        *pairs.dependences(facts),
+        *([] if facts.description.dependences else [_against_epsilon(facts, others)]),
         *shape.shown(facts),
         *_tree(facts),
         *([] if facts.description.shapes else coefficients.shown(facts)),
@@ -170,6 +178,12 @@ def _utility(facts: Facts) -> list[Section]:
 
     heading, planned = "How good it is", "; ".join(facts.planned)
     expected = [f"Planned, before any row was read: {planned}."] if planned else []
+    if facts.description.dependences is not None:
+        how = (
+            "Synthetic rows are compared with public rows by tacit report --against rows.csv "
+            "--against-public, and with the private rows, for the curator's eyes alone, with --curator."
+        )
+        return [Section(heading, [*expected, how])]
     if not facts.evaluations:
         how = (
             "tacit train --test others.npz --test-epsilon 0.2"

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
 from tacit.drawing.files import save
+from tacit.models.description import Pairs
 from tacit.report.membership import percent_up
 from tacit.report.page import Picture
 from tacit.report.planning import Comparison, TrainingCost, rounded_up
@@ -306,6 +308,27 @@ def utility_figure(points: Sequence[tuple[float, float, float, float]], figure_n
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
+    return figure
+
+
+def pairs_figure(pairs: Pairs, title: str) -> Figure:
+    """A number from 0 to 1 for every two columns, as a heatmap; darker is larger."""
+    names = [name if len(name) <= 18 else f"{name[:17]}…" for name in pairs.columns]
+    side = 1.9 + 0.36 * max(len(names), 4)
+    figure = Figure(figsize=(min(side + 0.6, 9.6), min(side, 9.0)), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    top = max((max(line) for line in pairs.values), default=0.0)
+    for a, line in enumerate(pairs.values):
+        for b, value in enumerate(line):
+            share = value / top if top > 0 else 0.0
+            axes.add_patch(Rectangle((b - 0.5, a - 0.5), 1, 1, facecolor="#0072B2", alpha=share, linewidth=0))
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xticks(range(len(names)), names, fontsize=8, rotation=90)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.tick_params(length=0)
+    axes.set_aspect("equal")
+    axes.set_title(f"{title}; the darkest is {top:.2g}", loc="left", fontsize=11)
     return figure
 
 
