@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,6 +130,12 @@ class PrivateRows:
     """The rows that count, so that no unit has too many; None where all do."""
     weights: NDArray[Any] | None = None
     """How much each row is to count, as it was handed over; None where no weights were."""
+    units: NDArray[Any] | None = None
+    """The unit of each row; None where a row is one."""
+
+    def part(self, chosen: NDArray[np.bool_]) -> PrivateRows:
+        """The rows that were chosen, with all that belongs to them."""
+        return replace(self, **{name: each[chosen] for name, each in vars(self).items() if each is not None})
 
     @property
     def used(self) -> int:
@@ -166,6 +172,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """The released attributes that a prediction reads, where it treats every row by itself, bit by bit."""
     supervised: ClassVar[bool] = True
     """Whether ``fit`` needs a target."""
+    chosen: ClassVar[str] = CHOSEN
+    """What is assumed about the parameters."""
     fits_without_noise: ClassVar[bool] = False
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
     buys_population: ClassVar[bool] = False
@@ -275,12 +283,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, source)
                 for name, fact in taken.named.items():
                     setattr(self, name, fact)
-                rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights)
+                rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights, taken.units)
                 self._carry_out(recipe, rows, source)
                 self.event_ = planned.event
                 self.guarantee_ = Guarantee(
                     planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-                    (CHOSEN, *taken.assumptions, *assumptions, *((FOLDS,) if copied else ())),
+                    (self.chosen, *taken.assumptions, *assumptions, *((FOLDS,) if copied else ())),
                 )  # fmt: skip
             except BaseException:
                 self._forget()
