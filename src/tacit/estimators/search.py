@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -313,7 +314,7 @@ class PrivateSearch(PrivateEstimator):
     ) -> _Trial:
         """The base mechanism: an entry drawn uniformly, fitted to one part and scored on the other."""
         candidate = recipe.candidates[int(uniform(source, len(recipe.candidates), 1)[0])]
-        model = clone(candidate.model)
+        model = copy.copy(candidate.model)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
