@@ -74,9 +74,9 @@ def drawn(stopping: Stopping, source: Source) -> int:
     bits, digits = _FIRST_BITS, source.bits(_FIRST_BITS)
     while True:
         with localcontext() as context:
-            context.prec, context.Emin = bits + 40, -10 * bits - 999_999
+            context.prec = bits // 3 + 30
             low, high = (Decimal(each) / Decimal(1 << bits) for each in (digits, digits + 1))
-            slack, total = Decimal(10) ** -(bits // 2), Decimal(0)
+            slack, total = Decimal(10) ** -(bits // 3 + 5), Decimal(0)
             for number, chance in stopping.chances():
                 total += chance
                 if high < total - slack:
