@@ -4,19 +4,20 @@ A base mechanism Q is run K times on the same data, K being drawn without the da
 output with the best score is released (Liu and Talwar 2019; Papernot and Steinke 2022). This module has the
 distributions of K and what they do to a bound on Q.
 
-**The density of the best.** Give every output an independent tie-breaker, so that scores are all different; to
-take the first of equal scores has the same distribution, because the outputs are exchangeable. Let q be the
-density of Q, F(y) the probability that an output of Q scores at most what y does, and φ(x) = E x^K. The best of
-K has density q(y)·φ′(F(y)) at y, and releases nothing with probability φ(0). So for neighbours (q, F), (q′, F′)
+**The density of the best.** Give every output an independent tie-breaker, so that scores are all different;
+to take the first of equal scores has the same distribution, because the outputs are exchangeable. Let q be
+the density of Q, F(y) the probability that an output of Q scores at most what y does, and φ(x) = E x^K. The
+best of K has density q(y)·φ′(F(y)) at y, and releases nothing with probability φ(0). So for neighbours (q,
+F), (q′, F′)
 
     ∫ q^λ·q′^(1−λ)·φ′(F)·(φ′(F)/φ′(F′))^(λ−1) + φ(0)
 
 is the moment e^{(λ−1)·D_λ} of the best, and e^{loss} = (q/q′)·(φ′(F)/φ′(F′)) wherever something is released.
 
 **Truncated negative binomial** (η > −1, γ in (0, 1]): φ′(x) = E K·(γ/(γ + (1−γ)(1−x)))^(η+1), and E K is its
-largest value. g = γ + (1−γ)(1−F(y)) is the probability of an event after Q: an output scores above y, or a coin
-of probability γ falls heads. By Hölder's inequality g′ ≤ (e^ε̂·g)^(1−1/λ̂) where D_λ̂(Q′‖Q) ≤ ε̂, and g ≥ γ; so
-g′/g ≤ e^{(1−1/λ̂)ε̂}·γ^(−1/λ̂), for every order λ̂, and never above 1/γ (λ̂ = 1). Together
+largest value. g = γ + (1−γ)(1−F(y)) is the probability of an event after Q: an output scores above y, or a
+coin of probability γ falls heads. By Hölder's inequality g′ ≤ (e^ε̂·g)^(1−1/λ̂) where D_λ̂(Q′‖Q) ≤ ε̂, and g
+≥ γ; so g′/g ≤ e^{(1−1/λ̂)ε̂}·γ^(−1/λ̂), for every order λ̂, and never above 1/γ (λ̂ = 1). Together
 
     D_λ ≤ D_λ(Q) + (1+η)·[(1 − 1/λ̂)·D_λ̂(Q) + ln(1/γ)/λ̂] + ln(E K)/(λ − 1),
 
@@ -80,7 +81,7 @@ class NegativeBinomial:
         return self.eta * (1 - self.gamma) / (self.gamma * -math.expm1(self.eta * log_gamma))
 
     def failure(self, one: float) -> float:
-        """The probability, rounded up, that one of the K runs fails, if each does with probability ``one``."""
+        """The probability, rounded up, that some run fails, if each does with probability ``one``."""
         return min(1.0, self.mean * one * UP)
 
     def largest_loss(self, loss: float) -> float:
@@ -122,7 +123,7 @@ class Poisson:
     mean: float
 
     def failure(self, one: float) -> float:
-        """The probability, rounded up, that one of the K runs fails, if each does with probability ``one``."""
+        """The probability, rounded up, that some run fails, if each does with probability ``one``."""
         return min(1.0, self.mean * one * UP)
 
     def largest_loss(self, loss: float) -> float:

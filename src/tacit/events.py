@@ -299,7 +299,9 @@ class BestOf(Event):
 
 @dataclass(frozen=True)
 class BestOfPoisson(Event):
-    """As :class:`BestOf`, with K Poisson of this ``mean``; where K = 0, nothing that the data decide is released.
+    """As :class:`BestOf`, with K Poisson of this ``mean``.
+
+    Where K = 0, what is released does not depend on the data.
 
     Papernot and Steinke 2022, theorem 6.
     """
@@ -356,11 +358,12 @@ class Parallel(_Many):
 
 @dataclass(frozen=True)
 class OneOf(_Many):
-    """One of ``events`` done to a unit's data; which one, is drawn without looking at any data.
+    """One of ``events`` done to a unit's data; which one, is decided without the data, or by earlier releases.
 
-    The draw may be made for all units together (one of several models is fitted) or for each unit by itself
-    (a coin puts it into the rows for fitting, or into those for scoring), as long as a unit that is replaced
-    keeps the draw of the unit before it. The cost is that of the costliest of them, under either relation.
+    The decision may be a draw that is made for all units together (one of several models is fitted) or for each
+    unit by itself (a coin puts it into the rows for fitting, or into those for scoring), as long as a unit
+    that is replaced keeps the draw of the unit before it. In a composition it may follow from what was
+    released before. The cost is that of the costliest of them, under either relation.
     """
 
     events: tuple[Event, ...]

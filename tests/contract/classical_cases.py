@@ -83,8 +83,9 @@ def overspending(recipe: Any) -> Any:
 
 def less_noise(recipe: Any) -> Any:
     """Leaves with half of their noise."""
-    smaller = dataclasses.replace(recipe.noise.leaves, scale=recipe.noise.leaves.scale / 2)
-    return dataclasses.replace(recipe, noise=dataclasses.replace(recipe.noise, leaves=smaller))
+    (leaves,) = recipe.noise.leaves
+    smaller = dataclasses.replace(leaves, scale=leaves.scale / 2)
+    return dataclasses.replace(recipe, noise=dataclasses.replace(recipe.noise, leaves=(smaller,)))
 
 
 class Best(PermuteAndFlip):

@@ -67,7 +67,7 @@ class Small:
 
 
 class Searching:
-    """A search as a mechanism, whose rows are all fitted: the guarantee holds for every outcome of the coins."""
+    """A search as a mechanism. All rows are fitted: the guarantee holds for every outcome of the coins."""
 
     def __init__(self, paid: bool, random_state: int | None) -> None:
         self.random_state, self.source = random_state, Source(random_state)

@@ -112,15 +112,17 @@ FITS |= {
 }
 SEARCHED = {"bounds": (-1, 1), **CLASSIFIED}
 BAD_SEARCH = (
-    {"grid": []}, {"grid": {"bins": []}}, {"grid": {"epsilon": [1.0]}}, {"grid": {"trees": [1]}}, {"grid": "bins"},
-    {"estimator": None}, {"trials": 0.5}, {"trials": math.nan}, {"stopping": "never"}, {"stopping": -1.0},
+    {"grid": []}, {"grid": {"bins": []}}, {"grid": {"epsilon": [1.0]}}, {"grid": {"trees": [1]}},
+    {"grid": "bins"}, {"estimator": None},
+    {"trials": 0.5}, {"trials": math.nan}, {"stopping": "never"}, {"stopping": -1.0},
     {"scoring": "r2"}, {"test_share": 0.0}, {"test_share": 1.0}, {"epsilon": math.inf},
     {"estimator": NaiveBayes(classes=[0, 1])}, {"estimator": NaiveBayes(bounds=(-1, 1))},
     {"estimator": PrivateSearch(NaiveBayes(**SEARCHED), {"bins": [2]})},
 )  # fmt: skip
 FITS |= {
     "PrivateSearch": Fit(
-        PrivateSearch, {"estimator": NaiveBayes(**SEARCHED), "grid": {"bins": [2, 4]}, "trials": 3}, BAD_SEARCH
+        PrivateSearch, {"estimator": NaiveBayes(**SEARCHED), "grid": {"bins": [2, 4]}, "trials": 3},
+        BAD_SEARCH,
     ),
     "PrivateSearch-poisson": Fit(
         PrivateSearch,

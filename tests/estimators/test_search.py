@@ -51,7 +51,7 @@ def test_it_finds_what_matters(fitted: Any) -> None:
 
 
 def test_nothing_else_is_kept(fitted: Any) -> None:
-    """Neither the number of trials nor a trial that lost, nor rows, is left on the search or its best model."""
+    """Neither the number of trials, nor a trial that lost, nor rows are left on the search."""
     known = {"best_estimator_", "best_params_", "best_score_", "event_", "guarantee_", "n_features_in_"}
     assert {name for name in vars(fitted) if name.endswith("_")} == known
     assert {name for name in vars(fitted) if not name.endswith("_")} == set(fitted.get_params(deep=False))
@@ -166,7 +166,8 @@ def test_no_search_in_a_search_and_no_own_parameters_in_the_grid() -> None:
 
 
 @pytest.mark.parametrize(
-    "stopping", [NegativeBinomial(0.0, 0.1), NegativeBinomial(1.0, 0.25), NegativeBinomial(-0.5, 0.2), Poisson(2.5)],
+    "stopping",
+    [NegativeBinomial(0.0, 0.1), NegativeBinomial(1.0, 0.25), NegativeBinomial(-0.5, 0.2), Poisson(2.5)],
     ids=str,
 )  # fmt: skip
 def test_the_number_of_trials(stopping: Stopping) -> None:
@@ -202,7 +203,7 @@ class Digits(Source):
 
 
 def test_a_draw_on_the_edge_takes_more_digits() -> None:
-    """Geometric with γ = ½: U just below ½ is 1, just above 2; on ½ as far as 128 digits say, the next decide."""
+    """Geometric with γ = ½: U below ½ is 1, above it 2; where 128 digits leave it open, the next decide."""
     half = NegativeBinomial(1.0, 0.5)
     edge = 1 << 127
     assert drawn(half, Digits(edge - 2)) == 1
@@ -247,9 +248,8 @@ def test_a_row_is_fitted_or_scores() -> None:
 
 def test_no_trial_releases_a_model_of_no_rows() -> None:
     """A Poisson number may be 0: what is released then is drawn as if there were no rows."""
-    models = [
-        PrivateSearch(BAYES, GRID, 50.0, trials=1, stopping="poisson", random_state=seed) for seed in range(12)
-    ]
+    search = PrivateSearch(BAYES, GRID, 50.0, trials=1, stopping="poisson")
+    models = [clone(search).set_params(random_state=seed) for seed in range(12)]
     with pytest.warns(tacit.errors.WeakPrivacy):
         totals = [model.fit(X, Y).best_estimator_.class_count_.sum() for model in models]
     assert 1 <= sum(abs(total) < 100 for total in totals) <= 9

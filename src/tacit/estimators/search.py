@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import itertools
 import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,17 +87,17 @@ class PrivateSearch(PrivateEstimator):
 
     **Relation**: ``add_remove`` or ``replace_one`` of one row, or of one unit with its rows.
 
-    **Sensitivity and event.** A coin of probability ``test_share`` puts each unit, with all of its rows, among
-    the rows that score or among those that are fitted, for all trials alike. It depends on no row. Fix the
-    coins of all units; a replaced unit keeps the coin of the one before it, and where a unit is added or
-    removed, the coins of all others are the same in both data sets. Fix also the entry of the grid that a trial
-    draws. If the unit is among the rows that are fitted, then the scoring rows are the same in both, so the
-    trial is a fit and post-processing: it costs the event of that fit. Otherwise the fitted model has the same
-    distribution in both, and the trial costs the event of the score. So a trial costs the worst of these
+    **Sensitivity and event.** A coin of probability ``test_share`` puts each unit, with all of its rows,
+    among the rows that score or among those that are fitted, for all trials alike. It depends on no row. Fix
+    the coins of all units; a replaced unit keeps the coin of the one before it, and where a unit is added or
+    removed, the coins of all others are the same in both data sets. Fix also the entry of the grid that a
+    trial draws. If the unit is among the rows that are fitted, then the scoring rows are the same in both, so
+    the trial is a fit and post-processing: it costs the event of that fit. Otherwise the fitted model has the
+    same distribution in both, and the trial costs the event of the score. So a trial costs the worst of these
     (``OneOf`` of the fits of all entries and the score), whatever the draws; and because no draw depends on
     the data, so does the trial without them fixed. The output of a trial (parameters, model, noisy score) is
-    what the best is selected from, by a part of it. Hence the event ``BestOf`` (``BestOfPoisson`` for a Poisson
-    K) of that ``OneOf``, charged once and before any row is read. The fits inside charge nothing.
+    what the best is selected from, by a part of it. Hence the event ``BestOf`` (``BestOfPoisson`` for a
+    Poisson K) of that ``OneOf``, charged once and before any row is read. The fits inside charge nothing.
 
     **Not released**: K, the trials that lost and their scores, which rows scored. K decides how long ``fit``
     takes, and so do the entries that were drawn: whoever can time a fit learns of K, which the proof takes as
@@ -121,8 +120,8 @@ class PrivateSearch(PrivateEstimator):
         they take time, and their best score is the more an accident of noise.
     ``stopping``
         the distribution of K: ``"logarithmic"``, ``"geometric"``, ``"poisson"``, or η of a truncated negative
-        binomial, above −1. The smaller η, the cheaper, and the more often there is one trial only. A Poisson K
-        may be 0: then a model of no rows is released.
+        binomial, above −1. The smaller η, the cheaper, and the more often there is one trial only. A Poisson
+        K may be 0: then a model of no rows is released.
     ``scoring``
         ``"accuracy"``, or ``"auroc"`` for two classes; ``"r2"`` of a regression, which is clipped to [−1, 1].
     ``test_share``
@@ -141,7 +140,7 @@ class PrivateSearch(PrivateEstimator):
     >>> print(search.plan(2))
     ε = 1, δ = 0, add_remove of one row
       each trial   ε = 0.5189
-      3 candidates, 8 trials expected, logarithmic (η = 0, γ = 0.03634)
+      3 candidates, 8 trials expected: truncated negative binomial with η = 0, γ = 0.03634
       each is fitted to about 80% of the rows and scored by accuracy on the others
     >>> search = search.fit(rows, labels)
     >>> search.best_params_, search.best_score_ > 0.9, search.guarantee_.epsilon
@@ -216,10 +215,10 @@ class PrivateSearch(PrivateEstimator):
     def _searched(self) -> PrivateEstimator:
         """The estimator that is searched, which must be a private one with a target."""
         found = self.estimator
-        if not isinstance(found, PrivateEstimator) or isinstance(found, PrivateSearch) or not found.supervised:
-            advice = "Put a Preprocessor before the search, in a pipeline, and not inside it."
-            raise InvalidValue("estimator", type(found).__name__, "a private classifier or regression", advice)
-        return found
+        if isinstance(found, PrivateEstimator) and not isinstance(found, PrivateSearch) and found.supervised:
+            return found
+        advice = "Put a Preprocessor before the search, in a pipeline, and not inside it."
+        raise InvalidValue("estimator", type(found).__name__, "a private classifier or regression", advice)
 
     def _combinations(self) -> list[dict[str, Any]]:
         """Every candidate's parameters."""
@@ -228,7 +227,8 @@ class PrivateSearch(PrivateEstimator):
         shape = "lists of values by parameter, or a list of such grids"
         if not isinstance(grids, Sequence) or isinstance(grids, str) or not grids:
             raise InvalidValue("grid", type(self.grid).__name__, shape)
-        known, found = set(searched.get_params(deep=False)) - set(OWN), []
+        known = set(searched.get_params(deep=False)) - set(OWN)
+        found: list[dict[str, Any]] = []
         for grid in grids:
             if not isinstance(grid, Mapping):
                 raise InvalidValue("grid", type(grid).__name__, shape)
@@ -237,7 +237,7 @@ class PrivateSearch(PrivateEstimator):
                     advice = f"Its parameters are {', '.join(sorted(known))}."
                     raise InvalidValue("grid", name, f"a parameter of {type(searched).__name__}", advice)
                 if not isinstance(values, (list, tuple, np.ndarray)) or not len(values):
-                    raise InvalidValue(f"grid[{name!r}]", type(values).__name__, "a list of one value or more")
+                    raise InvalidValue(f"grid[{name!r}]", type(values).__name__, "a list of values")
             if math.prod(len(values) for values in grid.values()) + len(found) > MOST_CANDIDATES:
                 raise InvalidValue("grid", "more candidates", f"at most {MOST_CANDIDATES}")
             found += [dict(zip(grid, each, strict=True)) for each in itertools.product(*grid.values())]
@@ -254,7 +254,9 @@ class PrivateSearch(PrivateEstimator):
         def trial(epsilon: float) -> events.Event:
             if epsilon not in made:
                 inner = dataclasses.replace(public, epsilon=epsilon, delta=delta)
-                recipes = tuple(model.set_params(epsilon=epsilon, delta=delta)._recipe(inner) for model in models)
+                for model in models:
+                    model.set_params(epsilon=epsilon, delta=delta)
+                recipes = tuple(model._recipe(inner) for model in models)
                 made.clear()
                 made[epsilon] = recipes, PrivateScore.of(models[0], self.scoring, inner)
             recipes, score = made[epsilon]
@@ -266,18 +268,22 @@ class PrivateSearch(PrivateEstimator):
 
         pure = own = _pure_trial(stopping, public.epsilon)
         if public.delta > 0:
-            bounds = {"epsilon": public.epsilon, "delta": public.delta, "relation": public.relation}
-            own = 1 / accounting.calibrate(lambda noise: trial(1 / noise), **bounds)
+            own = 1 / accounting.calibrate(
+                lambda noise: trial(1 / noise),
+                epsilon=public.epsilon, delta=public.delta, relation=public.relation,
+            )  # fmt: skip
             hardly_more = without_delta(own) <= WORTH_A_DELTA * public.epsilon
             own = pure if hardly_more and without_delta(pure) <= public.epsilon else own
         event = trial(own)
         recipes, score = made[own]
         candidates = tuple(_Candidate(*each) for each in zip(combinations, models, recipes, strict=True))
-        law = "Poisson" if isinstance(stopping, Poisson) else f"η = {stopping.eta:.4g}, γ = {stopping.gamma:.4g}"
-        named = f"{self.stopping} ({law})" if isinstance(self.stopping, str) and law != "Poisson" else law
+        law = "Poisson"
+        if not isinstance(stopping, Poisson):
+            law = f"truncated negative binomial with η = {stopping.eta:.4g}, γ = {stopping.gamma:.4g}"
+        fitted = f"{100 * (1 - share):.3g}%"
         notes = (
-            f"{len(candidates)} candidates, {stopping.mean:.4g} trials expected, {named}",
-            f"each is fitted to about {100 * (1 - share):.3g}% of the rows and scored by {score.figure} on the others",
+            f"{len(candidates)} candidates, {stopping.mean:.4g} trials expected: {law}",
+            f"each is fitted to about {fitted} of the rows and scored by {score.figure} on the others",
         )
         doubts = recipes[0].doubts if all(recipe.doubts for recipe in recipes) else ()
         kinds = [score.noise.noise, *(recipe.kind for recipe in recipes)]
@@ -292,8 +298,8 @@ class PrivateSearch(PrivateEstimator):
         model.set_params(**params, ledger=None, label=None, verbose=False, random_state=None)
         model.set_params(relation=self.relation, rows_per_unit=self.rows_per_unit)
         population = getattr(model, "population", None)
-        if isinstance(population, numbers.Integral) and population > 0:
-            model.set_params(population=max(1, round(int(population) * (1 - share))))
+        if isinstance(population, int) and population > 0:
+            model.set_params(population=max(1, round(population * (1 - share))))
         return model
 
     def _carry_out(self, recipe: _SearchRecipe, rows: PrivateRows, source: Source) -> None:
@@ -331,13 +337,13 @@ class PrivateSearch(PrivateEstimator):
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict(X))
 
-    @available_if(_best_has("predict_proba"))
+    @available_if(_best_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """The probability of each class, by the best estimator."""
         check_is_fitted(self, "best_estimator_")
         return np.asarray(self.best_estimator_.predict_proba(X))
 
-    @available_if(_best_has("decision_function"))
+    @available_if(_best_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[Any]:
         """The decision of the best estimator for each row."""
         check_is_fitted(self, "best_estimator_")

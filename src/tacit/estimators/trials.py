@@ -48,7 +48,8 @@ def stopping_of(stopping: Any, trials: Any) -> Stopping:
     if isinstance(stopping, str):
         eta = NAMED[_validate.choice("stopping", stopping, (*NAMED, "poisson"))]
     elif (eta := _validate.finite("stopping", stopping)) <= -1:
-        raise InvalidValue("stopping", stopping, "above -1, or a name", "One of geometric, logarithmic, poisson.")
+        advice = "The names are geometric, logarithmic and poisson."
+        raise InvalidValue("stopping", stopping, "above -1, or a name", advice)
     if mean == 1:
         return NegativeBinomial(eta, 1.0)
     gamma = 1 / mean if eta == 1 else gamma_of_mean(eta, mean)
@@ -116,7 +117,7 @@ class PrivateScore:
 
     def __call__(self, model: Any, rows: PrivateRows, source: Source) -> float:
         """The noisy score; where the noise leaves it undefined, the lowest that there is."""
-        exact, _ = self.tally.measure(model, rows.matrix, rows.targets, {}, rows.keep, False)
+        exact, _ = self.tally.measure(model, rows.matrix, np.asarray(rows.targets), {}, rows.keep, False)
         noisy = dataclasses.replace(self.noise, random_state=source)(exact)
         value = float(self.tally.figures(noisy)[self.figure])
         low, high = -1.0 if self.figure == "r2" else 0.0, 1.0

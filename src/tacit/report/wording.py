@@ -59,12 +59,12 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
             return Branch(f"each of these on a part of the data; one {whom} is in one part only:",
                           _list(parts, unit))  # fmt: skip
         case events.OneOf(events=parts):
-            text = f"one of these, drawn without looking at the data, which one {whom} takes part in:"
+            text = f"one of these, which is decided without the data or by earlier releases, for any one {whom}:"
             return Branch(text, _list(parts, unit))
         case events.BestOf(event=part, eta=eta, gamma=gamma):
             expected = NegativeBinomial(eta, gamma).mean
-            return Branch(_best_of(expected, f"truncated negative binomial with η = {eta:.4g}, γ = {gamma:.4g}"),
-                          [tree_of(part, unit)])  # fmt: skip
+            law = f"truncated negative binomial with η = {eta:.4g}, γ = {gamma:.4g}"
+            return Branch(_best_of(expected, law), [tree_of(part, unit)])
         case events.BestOfPoisson(event=part, mean=mean):
             return Branch(_best_of(mean, "Poisson"), [tree_of(part, unit)])
         case events.Repeat(event=part, times=times):
@@ -80,8 +80,8 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
 
 def _best_of(mean: float, law: str) -> str:
     return (
-        f"a secret number of times, {mean:.4g} on average ({law}), of which only the result with the best score "
-        "is released:"
+        f"a secret number of times, {mean:.4g} on average ({law}), of which only the result with the best "
+        "score is released:"
     )
 
 

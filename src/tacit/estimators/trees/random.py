@@ -28,9 +28,11 @@ from tacit.relations import Relation, Unit
 
 __all__ = ["RandomTrees"]
 
-TREES = (8, 16, 32, 64)
+TREES = (1, 2, 4, 8, 16, 32, 64)
 """How many trees there may be, where it is not declared."""
-USUAL_DEPTH, ENOUGH, MOST_DEPTH = 8, 6, 16
+USUAL_DEPTH, MOST_DEPTH = 8, 16
+FEW, ENOUGH = 8, {True: 4, False: 6}
+"""How deep trees have to be before there are more of them: up to :data:`FEW` trees (True), and beyond."""
 SHARPNESS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 """By how much the mean of the trees' log-odds may be multiplied."""
 
@@ -46,7 +48,8 @@ class _Noise:
     """What pays for the sizes of the classes, the leaves of any number of trees, and the sharpness."""
 
     sizes: Laplace
-    leaves: events.Laplace | events.Gaussian
+    leaves: tuple[events.Laplace | events.Gaussian, ...]
+    """The kinds of noise among which the number of trees decides: one, or both."""
     sharpening: PermuteAndFlip | None
     relation: Relation
     unit: Unit
@@ -54,14 +57,18 @@ class _Noise:
     @property
     def event(self) -> events.Event:
         last = () if self.sharpening is None else (self.sharpening.event,)
-        return events.Compose((self.sizes.event, self.leaves, *last))
+        return events.Compose((self.sizes.event, _either(self.leaves), *last))
 
     def of_leaves(self, counts: int) -> Laplace | Gaussian:
-        """Noise for leaves in which each row is counted so often: the event is the same for any number."""
+        """The smaller noise for leaves in which each row is counted so often: covered for any number."""
         l1, l2 = moved(self.relation, self.unit, counts)
-        if isinstance(self.leaves, events.Gaussian):
-            return Gaussian(l2, noise_multiplier=self.leaves.noise_multiplier)
-        return Laplace(l1, scale=self.leaves.scale)
+        made = [
+            Gaussian(l2, noise_multiplier=kind.noise_multiplier)
+            if isinstance(kind, events.Gaussian)
+            else Laplace(l1, scale=kind.scale)
+            for kind in self.leaves
+        ]
+        return min(made, key=deviation_of)
 
 
 class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -80,7 +87,8 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     removed and one added).
     The sizes of the classes move by 1 in ℓ1 (2 where a row is replaced).
     Event: one ``Laplace`` for the sizes of the classes, one ``Laplace`` or ``Gaussian`` for all leaves, and
-    one ``Pure`` (permute-and-flip) for the sharpness, composed.
+    one ``Pure`` (permute-and-flip) for the sharpness, composed. Where the number of trees is not declared,
+    the noisy number of rows decides on it, and which of the two kinds of noise is smaller: ``OneOf`` both.
 
     ``epsilon``, ``delta``
         the whole cost of ``fit``. ``epsilon=math.inf`` fits without noise.
@@ -90,7 +98,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         what is publicly known of the features: (lower, upper) of numbers, and for each feature how many codes
         0 … k−1 it has, or None for a number. A :class:`~tacit.estimators.Preprocessor` before tells both.
     ``trees``, ``depth``
-        how many trees there are and how deep each is; None, 8 to 64 of up to 8, by the noisy number of rows.
+        how many trees there are and how deep each is; None, 1 to 64 of up to 8, by the noisy number of rows.
     ``data``
         ``"shared"``, all rows in each tree; or ``"disjoint"``, each row in one of them.
     ``vote``
@@ -189,14 +197,14 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), coding=coding, noise=None
             )
         own = [share * public.epsilon for share in shares]
-        noise = _noise_of(public, own[0], own[1], TREES[-1] if shared else 1)
+        possible = (TREES if self.trees is None else (self.trees,)) if shared else (1,)
+        noise = _noise_of(public, own[0], own[1], possible)
         parts = [("leaves", (1 - sum(shares)) * public.epsilon), ("sizes", shares[0] * public.epsilon)]
         if shares[1] > 0:
             parts.append(("sharpness", shares[1] * public.epsilon))
-        counts = (TREES[0] if self.trees is None else self.trees) if shared else 1
-        deviation = deviation_of(noise.of_leaves(counts))
+        deviation = deviation_of(noise.of_leaves(possible[0]))
         note = f"noise of deviation {deviation:.4g} on each leaf"
-        note += f" of {counts} trees, more of more" if shared and self.trees is None else ""
+        note += " of one tree, more of more" if len(possible) > 1 else ""
         return _ForestRecipe(noise.event, "exact", tuple(parts), (note,), coding=coding, noise=noise)
 
     def _share(self, name: str) -> float:
@@ -244,7 +252,10 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """How many trees, and how deep, by the noisy number of rows: leaves that are not all noise.
 
         As many trees as can be :data:`ENOUGH` deep so that a leaf has, on average, half as many rows as
-        its noise is large; and as deep as that allows. What was declared is taken as it is.
+        its noise is large; and as deep as that allows. The noise of a leaf grows with the number of trees t,
+        (with √t for Gaussian noise), and the mean over t trees loses only √t of it: where noise is all
+        that matters, one tree is best, and each further one has to pay by the columns that it adds.
+        What was declared is taken as it is.
         """
         disjoint, depth = self.data == "disjoint", 0
         tried = TREES if self.trees is None else (self.trees,)
@@ -253,7 +264,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             deviation = 0.0 if noise is None else deviation_of(noise.of_leaves(1 if disjoint else trees))
             filled = 2 * max(rows, 1.0) / (trees if disjoint else 1) / max(deviation, 1.0)
             depth = min(max(int(math.log2(max(filled, 1.0))), 1), USUAL_DEPTH)
-            if depth >= ENOUGH:
+            if depth >= ENOUGH[trees <= FEW]:
                 break
         return trees, depth if self.depth is None else self.depth
 
@@ -290,27 +301,47 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         )  # fmt: skip
 
 
-def _noise_of(public: Public, sizes: float, sharpness: float, counts: int) -> _Noise:
-    """The noise of all parts, ε being what is left of them for the leaves. ``counts`` decides on its kind."""
+def _either(leaves: tuple[events.Laplace | events.Gaussian, ...]) -> events.Event:
+    return leaves[0] if len(leaves) == 1 else events.OneOf(leaves)
+
+
+def _noise_of(public: Public, sizes: float, sharpness: float, possible: Sequence[int]) -> _Noise:
+    """The noise of all parts, ε being what is left of them for the leaves.
+
+    The kinds of noise are those that are the smaller for a ``possible`` number of trees.
+    """
     rest = public.epsilon - sizes - sharpness
-    leaves = joint_noise(*moved(public.relation, public.unit, counts), rest, public.delta).event
-    if isinstance(leaves, events.Gaussian):
-        factor = stretched(sizes, sharpness, leaves, public.epsilon, public.delta)
-        leaves = events.Gaussian(leaves.noise_multiplier * factor)
-        sizes, sharpness = sizes / factor, sharpness / factor
+    every = (moved(public.relation, public.unit, counts) for counts in possible)
+    made = [joint_noise(*norms, rest, public.delta).event for norms in every]
+    leaves = tuple({type(event): event for event in made}.values())
+    gaussians = [kind for kind in leaves if isinstance(kind, events.Gaussian)]
+    others = tuple(kind for kind in leaves if isinstance(kind, events.Laplace))
+    if gaussians:
+        factor = stretched(sizes, sharpness, others, gaussians[0], public.epsilon, public.delta)
+        leaves = (*others, events.Gaussian(gaussians[0].noise_multiplier * factor))
+        if not others:
+            sizes, sharpness = sizes / factor, sharpness / factor
     rows = moved(public.relation, public.unit)[0]
     sharpening = PermuteAndFlip(rows, sharpness, monotone=True) if sharpness > 0 else None
     return _Noise(Laplace(rows, epsilon=sizes), leaves, sharpening, public.relation, public.unit)
 
 
 @lru_cache(256)
-def stretched(sizes: float, sharpness: float, leaves: events.Gaussian, epsilon: float, delta: float) -> float:
-    """The smallest factor for the noise of all parts with which they cost (ε, δ) together."""
+def stretched(
+    sizes: float, sharpness: float, others: tuple[events.Laplace, ...], leaves: events.Gaussian,
+    epsilon: float, delta: float,
+) -> float:  # fmt: skip
+    """The smallest factor for the Gaussian noise with which all parts cost (ε, δ) together.
+
+    It is a factor for the noise of the other parts too, unless there are ``others`` in place of the Gaussian
+    noise: these cost ε with those parts as they are.
+    """
 
     def composed(factor: float) -> events.Event:
-        last = (events.Pure(sharpness / factor),) if sharpness > 0 else ()
+        own = 1.0 if others else factor
+        last = (events.Pure(sharpness / own),) if sharpness > 0 else ()
         gaussian = events.Gaussian(leaves.noise_multiplier * factor)
-        return events.Compose((events.Laplace(factor / sizes), gaussian, *last))
+        return events.Compose((events.Laplace(own / sizes), _either((*others, gaussian)), *last))
 
     return accounting.calibrate(composed, epsilon=epsilon, delta=delta)
 
