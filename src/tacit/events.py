@@ -358,12 +358,11 @@ class Parallel(_Many):
 
 @dataclass(frozen=True)
 class OneOf(_Many):
-    """One of ``events`` done to a unit's data; which one, is decided without the data, or by earlier releases.
+    """One of ``events`` done to a unit's data; which one, is drawn without looking at any data.
 
-    The decision may be a draw that is made for all units together (one of several models is fitted) or for each
-    unit by itself (a coin puts it into the rows for fitting, or into those for scoring), as long as a unit
-    that is replaced keeps the draw of the unit before it. In a composition it may follow from what was
-    released before. The cost is that of the costliest of them, under either relation.
+    The draw may be made for all units together (one of several models is fitted) or for each unit by itself
+    (a coin puts it into the rows for fitting, or into those for scoring), as long as a unit that is replaced
+    keeps the draw of the unit before it. The cost is that of the costliest of them, under either relation.
     """
 
     events: tuple[Event, ...]

@@ -83,9 +83,8 @@ def overspending(recipe: Any) -> Any:
 
 def less_noise(recipe: Any) -> Any:
     """Leaves with half of their noise."""
-    (leaves,) = recipe.noise.leaves
-    smaller = dataclasses.replace(leaves, scale=leaves.scale / 2)
-    return dataclasses.replace(recipe, noise=dataclasses.replace(recipe.noise, leaves=(smaller,)))
+    smaller = dataclasses.replace(recipe.noise.leaves, scale=recipe.noise.leaves.scale / 2)
+    return dataclasses.replace(recipe, noise=dataclasses.replace(recipe.noise, leaves=smaller))
 
 
 class Best(PermuteAndFlip):

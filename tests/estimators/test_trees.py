@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 
-from tacit import accounting, events
+from tacit import events
 from tacit.accounting import epsilon
 from tacit.drawing.trees import svg
 from tacit.estimators import DecisionTree, Preprocessor, RandomTrees
@@ -235,24 +235,15 @@ class TestRandomTrees:
             assert stats.kstest(noise, shape(scale=scale * wrong).cdf).pvalue < 1e-6
 
     def test_the_event_is_that_of_any_number_of_trees(self) -> None:
-        recipe = recipe_of(RandomTrees(1.0, 1e-6, **FACTS), 2)
-        noise, kinds = recipe.noise, []
+        noise = recipe_of(RandomTrees(1.0, 1e-6, **FACTS), 2).noise
         for trees in TREES:
             made = noise.of_leaves(trees)
-            assert made.event in noise.leaves
-            kinds.append(type(made.event))
-            assert made.sensitivity == pytest.approx(trees if kinds[-1] is events.Laplace else math.sqrt(trees))
-        assert kinds[0] is events.Laplace
-        assert kinds[-1] is events.Gaussian
-        assert 0.99 < accounting.epsilon(recipe.event, 1e-6) <= 1.0
-        for one in noise.leaves:
-            parts = [one if isinstance(part, events.OneOf) else part for part in recipe.event.events]
-            assert accounting.epsilon(events.Compose(tuple(parts)), 1e-6) <= 1.0
+            assert made.event == noise.leaves
+            assert made.sensitivity == pytest.approx(math.sqrt(trees))
 
-    def test_a_declared_number_of_trees_has_one_kind_of_noise(self) -> None:
+    def test_a_declared_number_of_trees_has_the_smaller_kind_of_noise(self) -> None:
         for trees, kind in ((1, events.Laplace), (64, events.Gaussian)):
-            leaves = recipe_of(RandomTrees(1.0, 1e-6, trees=trees, **FACTS), 2).noise.leaves
-            assert [type(one) for one in leaves] == [kind]
+            assert isinstance(recipe_of(RandomTrees(1.0, 1e-6, trees=trees, **FACTS), 2).noise.leaves, kind)
 
     @pytest.mark.parametrize("delta", [0.0, 1e-6])
     def test_few_rows_make_few_trees_that_are_deep_enough(self, delta: float) -> None:

@@ -134,17 +134,17 @@ class PrivateSearch(PrivateEstimator):
     writes, with the guarantee of the search.
 
     >>> from tacit.estimators import NaiveBayes
-    >>> rows = np.random.default_rng(1).uniform(-1, 1, size=(4000, 2)); labels = (rows[:, 0] > 0).astype(int)
-    >>> model = NaiveBayes(classes=[0, 1], bounds=(-1, 1))
-    >>> search = PrivateSearch(model, {"bins": [2, 16, 256]}, 1.0, trials=8, random_state=1)
+    >>> rows = np.random.default_rng(1).uniform(-1, 1, size=(4000, 2)); labels = np.abs(rows[:, 0]) > 0.5
+    >>> model = NaiveBayes(classes=[False, True], bounds=(-1, 1))
+    >>> search = PrivateSearch(model, {"bins": [2, 16]}, 1.0, trials=8, random_state=2)
     >>> print(search.plan(2))
     ε = 1, δ = 0, add_remove of one row
       each trial   ε = 0.5189
-      3 candidates, 8 trials expected: truncated negative binomial with η = 0, γ = 0.03634
+      2 candidates, 8 trials expected: truncated negative binomial with η = 0, γ = 0.03634
       each is fitted to about 80% of the rows and scored by accuracy on the others
     >>> search = search.fit(rows, labels)
     >>> search.best_params_, search.best_score_ > 0.9, search.guarantee_.epsilon
-    ({'bins': 2}, True, 1.0)
+    ({'bins': 16}, True, 1.0)
     """
 
     title = "private search"

@@ -59,7 +59,7 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
             return Branch(f"each of these on a part of the data; one {whom} is in one part only:",
                           _list(parts, unit))  # fmt: skip
         case events.OneOf(events=parts):
-            text = f"one of these, which is decided without the data or by earlier releases, for any one {whom}:"
+            text = f"one of these for any one {whom}, drawn without looking at the data:"
             return Branch(text, _list(parts, unit))
         case events.BestOf(event=part, eta=eta, gamma=gamma):
             expected = NegativeBinomial(eta, gamma).mean

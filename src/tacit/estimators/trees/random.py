@@ -48,8 +48,7 @@ class _Noise:
     """What pays for the sizes of the classes, the leaves of any number of trees, and the sharpness."""
 
     sizes: Laplace
-    leaves: tuple[events.Laplace | events.Gaussian, ...]
-    """The kinds of noise among which the number of trees decides: one, or both."""
+    leaves: events.Laplace | events.Gaussian
     sharpening: PermuteAndFlip | None
     relation: Relation
     unit: Unit
@@ -57,18 +56,14 @@ class _Noise:
     @property
     def event(self) -> events.Event:
         last = () if self.sharpening is None else (self.sharpening.event,)
-        return events.Compose((self.sizes.event, _either(self.leaves), *last))
+        return events.Compose((self.sizes.event, self.leaves, *last))
 
     def of_leaves(self, counts: int) -> Laplace | Gaussian:
-        """The smaller noise for leaves in which each row is counted so often: covered for any number."""
+        """Noise for leaves in which each row is counted so often: the event is the same for any number."""
         l1, l2 = moved(self.relation, self.unit, counts)
-        made = [
-            Gaussian(l2, noise_multiplier=kind.noise_multiplier)
-            if isinstance(kind, events.Gaussian)
-            else Laplace(l1, scale=kind.scale)
-            for kind in self.leaves
-        ]
-        return min(made, key=deviation_of)
+        if isinstance(self.leaves, events.Gaussian):
+            return Gaussian(l2, noise_multiplier=self.leaves.noise_multiplier)
+        return Laplace(l1, scale=self.leaves.scale)
 
 
 class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -87,8 +82,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     removed and one added).
     The sizes of the classes move by 1 in ℓ1 (2 where a row is replaced).
     Event: one ``Laplace`` for the sizes of the classes, one ``Laplace`` or ``Gaussian`` for all leaves, and
-    one ``Pure`` (permute-and-flip) for the sharpness, composed. Where the number of trees is not declared,
-    the noisy number of rows decides on it, and which of the two kinds of noise is smaller: ``OneOf`` both.
+    one ``Pure`` (permute-and-flip) for the sharpness, composed.
 
     ``epsilon``, ``delta``
         the whole cost of ``fit``. ``epsilon=math.inf`` fits without noise.
@@ -198,7 +192,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             )
         own = [share * public.epsilon for share in shares]
         possible = (TREES if self.trees is None else (self.trees,)) if shared else (1,)
-        noise = _noise_of(public, own[0], own[1], possible)
+        noise = _noise_of(public, own[0], own[1], possible[-1])
         parts = [("leaves", (1 - sum(shares)) * public.epsilon), ("sizes", shares[0] * public.epsilon)]
         if shares[1] > 0:
             parts.append(("sharpness", shares[1] * public.epsilon))
@@ -252,8 +246,8 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """How many trees, and how deep, by the noisy number of rows: leaves that are not all noise.
 
         As many trees as can be :data:`ENOUGH` deep so that a leaf has, on average, half as many rows as
-        its noise is large; and as deep as that allows. The noise of a leaf grows with the number of trees t,
-        (with √t for Gaussian noise), and the mean over t trees loses only √t of it: where noise is all
+        its noise is large; and as deep as that allows. The noise of a leaf grows with the number of trees t
+        (with √t for Gaussian noise), and the mean over t trees takes away only √t of it: where noise is all
         that matters, one tree is best, and each further one has to pay by the columns that it adds.
         What was declared is taken as it is.
         """
@@ -301,47 +295,27 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         )  # fmt: skip
 
 
-def _either(leaves: tuple[events.Laplace | events.Gaussian, ...]) -> events.Event:
-    return leaves[0] if len(leaves) == 1 else events.OneOf(leaves)
-
-
-def _noise_of(public: Public, sizes: float, sharpness: float, possible: Sequence[int]) -> _Noise:
-    """The noise of all parts, ε being what is left of them for the leaves.
-
-    The kinds of noise are those that are the smaller for a ``possible`` number of trees.
-    """
+def _noise_of(public: Public, sizes: float, sharpness: float, counts: int) -> _Noise:
+    """The noise of all parts, ε being what is left of them for the leaves. ``counts`` decides on its kind."""
     rest = public.epsilon - sizes - sharpness
-    every = (moved(public.relation, public.unit, counts) for counts in possible)
-    made = [joint_noise(*norms, rest, public.delta).event for norms in every]
-    leaves = tuple({type(event): event for event in made}.values())
-    gaussians = [kind for kind in leaves if isinstance(kind, events.Gaussian)]
-    others = tuple(kind for kind in leaves if isinstance(kind, events.Laplace))
-    if gaussians:
-        factor = stretched(sizes, sharpness, others, gaussians[0], public.epsilon, public.delta)
-        leaves = (*others, events.Gaussian(gaussians[0].noise_multiplier * factor))
-        if not others:
-            sizes, sharpness = sizes / factor, sharpness / factor
+    leaves = joint_noise(*moved(public.relation, public.unit, counts), rest, public.delta).event
+    if isinstance(leaves, events.Gaussian):
+        factor = stretched(sizes, sharpness, leaves, public.epsilon, public.delta)
+        leaves = events.Gaussian(leaves.noise_multiplier * factor)
+        sizes, sharpness = sizes / factor, sharpness / factor
     rows = moved(public.relation, public.unit)[0]
     sharpening = PermuteAndFlip(rows, sharpness, monotone=True) if sharpness > 0 else None
     return _Noise(Laplace(rows, epsilon=sizes), leaves, sharpening, public.relation, public.unit)
 
 
 @lru_cache(256)
-def stretched(
-    sizes: float, sharpness: float, others: tuple[events.Laplace, ...], leaves: events.Gaussian,
-    epsilon: float, delta: float,
-) -> float:  # fmt: skip
-    """The smallest factor for the Gaussian noise with which all parts cost (ε, δ) together.
-
-    It is a factor for the noise of the other parts too, unless there are ``others`` in place of the Gaussian
-    noise: these cost ε with those parts as they are.
-    """
+def stretched(sizes: float, sharpness: float, leaves: events.Gaussian, epsilon: float, delta: float) -> float:
+    """The smallest factor for the noise of all parts with which they cost (ε, δ) together."""
 
     def composed(factor: float) -> events.Event:
-        own = 1.0 if others else factor
-        last = (events.Pure(sharpness / own),) if sharpness > 0 else ()
+        last = (events.Pure(sharpness / factor),) if sharpness > 0 else ()
         gaussian = events.Gaussian(leaves.noise_multiplier * factor)
-        return events.Compose((events.Laplace(own / sizes), _either((*others, gaussian)), *last))
+        return events.Compose((events.Laplace(factor / sizes), gaussian, *last))
 
     return accounting.calibrate(composed, epsilon=epsilon, delta=delta)
 
