@@ -131,6 +131,7 @@ FITS |= {
             "grid": [{"noise": ["output", "objective"]}, {}], "stopping": "poisson", "trials": 2,
             "scoring": "auroc",
         },
+        deltas=(1e-3,),
     ),
     "PrivateSearch-regression": Fit(
         PrivateSearch,
@@ -138,13 +139,13 @@ FITS |= {
             "estimator": Ridge(bounds=(-1, 1), **MEASURED), "grid": {"alpha": [0.1, 10.0]}, "trials": 2,
             "stopping": "geometric",
         },
-        ({"scoring": "accuracy"}, {"estimator": Ridge(bounds=(-1, 1))}),
+        ({"scoring": "accuracy"}, {"estimator": Ridge(bounds=(-1, 1))}), deltas=(0.0,),
     ),
     "PrivateSearch-three-classes": Fit(
         PrivateSearch,
         {"estimator": RandomTrees(bounds=(-1, 1), classes=[0, 1, 2]), "grid": {"depth": [1, 2]},
          "stopping": -0.5, "trials": 2},
-        ({"scoring": "auroc"},), repeats=False,
+        ({"scoring": "auroc"},), repeats=False, deltas=(0.0,),
     ),
 }  # fmt: skip
 CASES = [
