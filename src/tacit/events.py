@@ -209,8 +209,20 @@ class ObjectivePerturbation(Event):
         _set(self, "directions", lambda name, value: _validate.count(name, value, 1))
 
 
+class _Around(Event):
+    """What is done with one other event inside."""
+
+    __slots__ = ()
+
+    event: Event
+
+    @property
+    def depth(self) -> int:
+        return 1 + self.event.depth
+
+
 @dataclass(frozen=True)
-class PoissonSampled(Event):
+class PoissonSampled(_Around):
     """``event`` run on a secret sample that includes each unit independently with ``rate``.
 
     Under ``replace_one`` the event must be one in which adding or removing a unit moves the
@@ -225,13 +237,9 @@ class PoissonSampled(Event):
         _set(self, "rate", _validate.probability)
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
-
 
 @dataclass(frozen=True)
-class SampledWithoutReplacement(Event):
+class SampledWithoutReplacement(_Around):
     """``event`` run on a secret uniform subset of ``batch_size`` of ``population`` units.
 
     ``population`` is the smaller of two neighbours' sizes. The event's own sensitivity is that
@@ -250,13 +258,9 @@ class SampledWithoutReplacement(Event):
             raise InvalidValue("batch_size", self.batch_size, f"at most the population, {self.population}")
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
-
 
 @dataclass(frozen=True)
-class Repeat(Event):
+class Repeat(_Around):
     """``event`` done ``times`` times: costs what a list of that many copies costs."""
 
     event: Event
@@ -266,13 +270,9 @@ class Repeat(Event):
         _set(self, "times", lambda name, value: _validate.count(name, value, 0))
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
-
 
 @dataclass(frozen=True)
-class BestOf(Event):
+class BestOf(_Around):
     """``event`` done K times on the same data, of which only the output with the best score is released.
 
     The score is part of the output of ``event``. K is drawn without the data, is kept secret, and is
@@ -292,13 +292,9 @@ class BestOf(Event):
         _set(self, "gamma", _validate.probability)
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
-
 
 @dataclass(frozen=True)
-class BestOfPoisson(Event):
+class BestOfPoisson(_Around):
     """As :class:`BestOf`, with K Poisson of this ``mean``.
 
     Where K = 0, what is released does not depend on the data.
@@ -312,10 +308,6 @@ class BestOfPoisson(Event):
     def __post_init__(self) -> None:
         _set(self, "mean", _validate.positive)
         _require_depth(1 + _require_event("event", self.event))
-
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
 
 
 class _Many(Event):
