@@ -103,6 +103,19 @@ class NegativeBinomial:
         spread = max(math.log(self.mean), 0.0) / (orders - 1)
         return np.asarray((own + (1 + self.eta) * ratio + spread) * UP)
 
+    def missed(self, share: float) -> float:
+        """E (1 − share)^K: the probability that no run is one of the kind that a ``share`` of them is.
+
+        >>> NegativeBinomial(1.0, 0.25).missed(0.25)
+        0.42857142857142855
+        """
+        if self.gamma == 1:
+            return 1 - share
+        rest, log_gamma = math.log(self.gamma + (1 - self.gamma) * share), math.log(self.gamma)
+        if self.eta == 0:
+            return rest / log_gamma
+        return math.expm1(-self.eta * rest) / math.expm1(-self.eta * log_gamma)
+
     def chances(self) -> Iterator[tuple[int, Decimal]]:
         """(k, P(K = k)) in the precision of the current decimal context."""
         eta, gamma = Decimal(self.eta), Decimal(self.gamma)
@@ -143,6 +156,10 @@ class Poisson:
             excess = np.minimum(excess, np.maximum(corner, 0.0))
         moment = (orders - 1) * own + math.log(self.mean) + self.mean * excess
         return np.asarray(np.logaddexp(-self.mean, moment) / (orders - 1) * UP)
+
+    def missed(self, share: float) -> float:
+        """E (1 − share)^K: the probability that no run is one of the kind that a ``share`` of them is."""
+        return math.exp(-self.mean * share)
 
     def chances(self) -> Iterator[tuple[int, Decimal]]:
         """(k, P(K = k)) in the precision of the current decimal context."""

@@ -76,6 +76,7 @@ def event_of(stopping: Stopping, base: events.Event) -> events.Event:
 def test_the_distribution_of_the_number_of_runs(stopping: Stopping) -> None:
     for x in (0.0, 0.3, 0.8):
         assert generating(stopping, x) == pytest.approx(closed(stopping, x), abs=1e-9)
+        assert stopping.missed(1 - x) == pytest.approx(closed(stopping, x), abs=1e-9)
     step = 1e-6 * getattr(stopping, "gamma", 1.0)
     assert (1 - closed(stopping, 1 - step)) / step == pytest.approx(stopping.mean, rel=1e-3)
 

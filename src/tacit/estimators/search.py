@@ -117,7 +117,8 @@ class PrivateSearch(PrivateEstimator):
         the whole cost of ``fit``.
     ``trials``
         the expected number of trials, 1 or more. More of them cost nothing at δ = 0, and little at δ > 0; but
-        they take time, and their best score is the more an accident of noise.
+        they take time, and their best score is the more an accident of noise. Expect several for each
+        candidate: the plan says how probably one of them, be it the best, is never tried.
     ``stopping``
         the distribution of K: ``"logarithmic"``, ``"geometric"``, ``"poisson"``, or η of a truncated negative
         binomial, above −1. The smaller η, the cheaper, and the more often there is one trial only. A Poisson
@@ -142,6 +143,7 @@ class PrivateSearch(PrivateEstimator):
       each trial   ε = 0.5189
       2 candidates, 8 trials expected: truncated negative binomial with η = 0, γ = 0.03634
       each is fitted to about 80% of the rows and scored by accuracy on the others
+      with probability 0.2, a given candidate is never tried
     >>> search = search.fit(rows, labels)
     >>> search.best_params_, search.best_score_ > 0.9, search.guarantee_.epsilon
     ({'bins': 16}, True, 1.0)
@@ -284,6 +286,7 @@ class PrivateSearch(PrivateEstimator):
         notes = (
             f"{len(candidates)} candidates, {stopping.mean:.4g} trials expected: {law}",
             f"each is fitted to about {fitted} of the rows and scored by {score.figure} on the others",
+            f"with probability {stopping.missed(1 / len(candidates)):.2g}, a given candidate is never tried",
         )
         doubts = recipes[0].doubts if all(recipe.doubts for recipe in recipes) else ()
         kinds = [score.noise.noise, *(recipe.kind for recipe in recipes)]
