@@ -28,12 +28,15 @@ from tacit.errors import InvalidValue, MalformedEvent
 __all__ = [
     "WITHOUT_PRIVACY",
     "Approximate",
+    "BestOf",
+    "BestOfPoisson",
     "BoundedRange",
     "Compose",
     "Event",
     "Gaussian",
     "Laplace",
     "ObjectivePerturbation",
+    "OneOf",
     "Parallel",
     "PoissonSampled",
     "Pure",
@@ -206,8 +209,20 @@ class ObjectivePerturbation(Event):
         _set(self, "directions", lambda name, value: _validate.count(name, value, 1))
 
 
+class _Around(Event):
+    """What is done with one other event inside."""
+
+    __slots__ = ()
+
+    event: Event
+
+    @property
+    def depth(self) -> int:
+        return 1 + self.event.depth
+
+
 @dataclass(frozen=True)
-class PoissonSampled(Event):
+class PoissonSampled(_Around):
     """``event`` run on a secret sample that includes each unit independently with ``rate``.
 
     Under ``replace_one`` the event must be one in which adding or removing a unit moves the
@@ -222,13 +237,9 @@ class PoissonSampled(Event):
         _set(self, "rate", _validate.probability)
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
-
 
 @dataclass(frozen=True)
-class SampledWithoutReplacement(Event):
+class SampledWithoutReplacement(_Around):
     """``event`` run on a secret uniform subset of ``batch_size`` of ``population`` units.
 
     ``population`` is the smaller of two neighbours' sizes. The event's own sensitivity is that
@@ -247,13 +258,9 @@ class SampledWithoutReplacement(Event):
             raise InvalidValue("batch_size", self.batch_size, f"at most the population, {self.population}")
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
-
 
 @dataclass(frozen=True)
-class Repeat(Event):
+class Repeat(_Around):
     """``event`` done ``times`` times: costs what a list of that many copies costs."""
 
     event: Event
@@ -263,9 +270,44 @@ class Repeat(Event):
         _set(self, "times", lambda name, value: _validate.count(name, value, 0))
         _require_depth(1 + _require_event("event", self.event))
 
-    @property
-    def depth(self) -> int:
-        return 1 + self.event.depth
+
+@dataclass(frozen=True)
+class BestOf(_Around):
+    """``event`` done K times on the same data, of which only the output with the best score is released.
+
+    The score is part of the output of ``event``. K is drawn without the data, is kept secret, and is
+    truncated negative binomial: P(K = k) ∝ (1−γ)^k·∏_{l<k} (l+η)/(l+1) for k ≥ 1, η = ``eta``, γ = ``gamma``;
+    η = 1 is the geometric distribution (Liu and Talwar 2019), η = 0 the logarithmic one (Papernot and
+    Steinke 2022). The runs that lost cost nothing of their own.
+    """
+
+    event: Event
+    eta: float
+    gamma: float
+
+    def __post_init__(self) -> None:
+        if _validate.finite("eta", self.eta) <= -1:
+            raise InvalidValue("eta", self.eta, "above -1")
+        _set(self, "eta", _validate.finite)
+        _set(self, "gamma", _validate.probability)
+        _require_depth(1 + _require_event("event", self.event))
+
+
+@dataclass(frozen=True)
+class BestOfPoisson(_Around):
+    """As :class:`BestOf`, with K Poisson of this ``mean``.
+
+    Where K = 0, what is released does not depend on the data.
+
+    Papernot and Steinke 2022, theorem 6.
+    """
+
+    event: Event
+    mean: float
+
+    def __post_init__(self) -> None:
+        _set(self, "mean", _validate.positive)
+        _require_depth(1 + _require_event("event", self.event))
 
 
 class _Many(Event):
@@ -306,17 +348,32 @@ class Parallel(_Many):
     events: tuple[Event, ...]
 
 
+@dataclass(frozen=True)
+class OneOf(_Many):
+    """One of ``events`` done to a unit's data; which one, is drawn without looking at any data.
+
+    The draw may be made for all units together (one of several models is fitted) or for each unit by itself
+    (a coin puts it into the rows for fitting, or into those for scoring), as long as a unit that is replaced
+    keeps the draw of the unit before it. The cost is that of the costliest of them, under either relation.
+    """
+
+    events: tuple[Event, ...]
+
+
 def _set(event: Event, name: str, check: Any) -> None:
     object.__setattr__(event, name, check(name, getattr(event, name)))
 
 
 _TAGS: dict[str, type[Event]] = {
     "approximate": Approximate,
+    "best_of": BestOf,
+    "best_of_poisson": BestOfPoisson,
     "bounded_range": BoundedRange,
     "compose": Compose,
     "gaussian": Gaussian,
     "laplace": Laplace,
     "objective_perturbation": ObjectivePerturbation,
+    "one_of": OneOf,
     "parallel": Parallel,
     "poisson_sampled": PoissonSampled,
     "pure": Pure,

@@ -492,6 +492,11 @@ for label, alone in {
     "parallel_of_sampled": events.Parallel(
         (events.PoissonSampled(0.1, events.Laplace(2.0)), events.Pure(0.4))
     ),
+    "one_of": events.OneOf((events.Gaussian(2.0), events.Laplace(3.0), events.Pure(0.4))),
+    "best_of_geometric": events.BestOf(events.Laplace(9.0), 1.0, 0.1),
+    "best_of_logarithmic": events.BestOf(events.Repeat(SAMPLED, 20), 0.0, 0.03),
+    "best_of_failing": events.BestOf(events.Approximate(0.2, 1e-9), -0.5, 0.01),
+    "best_of_poisson": events.BestOfPoisson(events.OneOf((events.Gaussian(6.0), events.Pure(0.2))), 5.0),
     "repeat": events.Repeat(events.Laplace(5.0), 3),
     "repeat_of_repeat": events.Repeat(events.Repeat(events.Gaussian(6.0), 2), 3),
     "compose": events.Compose((events.Gaussian(4.0), events.Laplace(5.0), events.BoundedRange(0.1))),

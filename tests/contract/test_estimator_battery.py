@@ -27,6 +27,7 @@ from tacit.estimators import (
     LinearSVC,
     LogisticRegression,
     NaiveBayes,
+    PrivateSearch,
     RandomTrees,
     Ridge,
     private,
@@ -48,7 +49,7 @@ class Fit:
     deltas: tuple[float, ...] = (0.0, 1e-3)
 
     def model(self, delta: float, epsilon: float = 1.0, **more: Any) -> Any:
-        return self.kind(epsilon, delta, **{**self.settings, **more})
+        return self.kind(**{"epsilon": epsilon, "delta": delta, **self.settings, **more})
 
 
 CLASSIFIED = {"classes": [0, 1]}
@@ -109,6 +110,44 @@ FITS |= {
     ),
     "GradientBoosting-pairs": Fit(GradientBoosting, BOOSTED | CLASSIFIED | {"interactions": 1}, BAD_BOOSTED),
 }
+SEARCHED = {"bounds": (-1, 1), **CLASSIFIED}
+BAD_SEARCH = (
+    {"grid": []}, {"grid": {"bins": []}}, {"grid": {"epsilon": [1.0]}}, {"grid": {"trees": [1]}},
+    {"grid": "bins"}, {"estimator": None},
+    {"trials": 0.5}, {"trials": math.nan}, {"stopping": "never"}, {"stopping": -1.0},
+    {"scoring": "r2"}, {"test_share": 0.0}, {"test_share": 1.0}, {"epsilon": math.inf},
+    {"estimator": NaiveBayes(classes=[0, 1])}, {"estimator": NaiveBayes(bounds=(-1, 1))},
+    {"estimator": PrivateSearch(NaiveBayes(**SEARCHED), {"bins": [2]})},
+)  # fmt: skip
+FITS |= {
+    "PrivateSearch": Fit(
+        PrivateSearch, {"estimator": NaiveBayes(**SEARCHED), "grid": {"bins": [2, 4]}, "trials": 3},
+        BAD_SEARCH,
+    ),
+    "PrivateSearch-poisson": Fit(
+        PrivateSearch,
+        {
+            "estimator": LogisticRegression(population=4, **SEARCHED),
+            "grid": [{"noise": ["output", "objective"]}, {}], "stopping": "poisson", "trials": 2,
+            "scoring": "auroc",
+        },
+        deltas=(1e-3,),
+    ),
+    "PrivateSearch-regression": Fit(
+        PrivateSearch,
+        {
+            "estimator": Ridge(bounds=(-1, 1), **MEASURED), "grid": {"alpha": [0.1, 10.0]}, "trials": 2,
+            "stopping": "geometric",
+        },
+        ({"scoring": "accuracy"}, {"estimator": Ridge(bounds=(-1, 1))}), deltas=(0.0,),
+    ),
+    "PrivateSearch-three-classes": Fit(
+        PrivateSearch,
+        {"estimator": RandomTrees(bounds=(-1, 1), classes=[0, 1, 2]), "grid": {"depth": [1, 2]},
+         "stopping": -0.5, "trials": 2},
+        ({"scoring": "auroc"},), repeats=False, deltas=(0.0,),
+    ),
+}  # fmt: skip
 CASES = [
     pytest.param(fit, delta, id=f"{name}-{'pure' if delta == 0 else 'approximate'}")
     for name, fit in FITS.items()
@@ -125,12 +164,13 @@ Y = np.array([1, 0, 1, 0])
 def numbers(fitted: Any) -> np.ndarray:
     """All numbers that were released, in a row."""
     found = [getattr(fitted, name) for name in fitted.released if hasattr(fitted, name)]
+    found += [numbers(each) for each in found if hasattr(each, "released")]
     kept = [np.ravel(np.asarray(each)) for each in found if each is not None]
     return np.concatenate([each.astype(float) for each in kept if each.dtype.kind in "fiub"])
 
 
 def test_every_estimator_is_here() -> None:
-    assert {fit.kind for fit in FITS.values()} == set(ESTIMATORS.values())
+    assert {fit.kind for fit in FITS.values()} == {*ESTIMATORS.values(), PrivateSearch}
 
 
 def test_every_place_is_here() -> None:
@@ -236,14 +276,16 @@ class TestEveryFit:
     def test_what_it_says_of_itself(self, fit: Fit, delta: float) -> None:
         made = fit.model(delta, random_state=1).fit(X, Y)
         said = made.describe(["age", "height"])
-        assert said.title == fit.kind.title
+        assert said.title == getattr(made, "best_estimator_", made).title
         assert {weight.feature for weight in said.weights} <= {"age", "height"}
         sizes = [abs(weight.value) for weight in said.weights]
         assert sizes == sorted(sizes, reverse=True)
 
     def test_clones_are_the_same(self, fit: Fit, delta: float) -> None:
         made = fit.model(delta)
-        assert clone(made).get_params() == made.get_params()
+        copied, params = clone(made).get_params(), made.get_params()
+        assert copied.keys() == params.keys()
+        assert all(copied[name] == each for name, each in params.items() if name != "estimator")
 
     def test_bad_parameters(self, fit: Fit, delta: float) -> None:
         for bad in (*BAD, *fit.bad):

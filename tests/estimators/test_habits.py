@@ -81,7 +81,7 @@ class TestOneLedger:
         x, y = data()
         with Ledger.open(tmp_path / "a.db", Budget(1.5)) as ledger:
             model = told(LogisticRegression, ledger=ledger)
-            with pytest.raises(BudgetExceeded, match=r"privately with tacit\.evaluate") as raised:
+            with pytest.raises(BudgetExceeded, match=r"tacit\.estimators\.PrivateSearch") as raised:
                 cross_val_score(model, x, y, cv=3, n_jobs=2, error_score="raise")
             assert raised.value.budget == ledger.budget
             assert len(ledger.entries()) == 1

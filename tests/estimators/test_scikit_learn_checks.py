@@ -11,7 +11,10 @@ from typing import Any
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from contract.test_estimator_battery import FITS
-from tacit.estimators import ESTIMATORS
+from tacit.estimators import ESTIMATORS, PrivateSearch
+
+CHECKED = {**ESTIMATORS, "search": PrivateSearch}
+"""Every estimator by name: those of the registry, and the search, which has no name on the command line."""
 
 NOT_READ = "what the data hold does not decide whether fit raises"
 EXEMPT = {
@@ -41,18 +44,18 @@ LARGE = 1e4
 
 def checked(name: str) -> Any:
     """An estimator as the checks fit it: the parameters of its first case, next to no noise, and a seed."""
-    fit = next(each for each in FITS.values() if each.kind is ESTIMATORS[name])
-    params = fit.model(1e-6, LARGE, random_state=1).get_params()
+    fit = next(each for each in FITS.values() if each.kind is CHECKED[name])
+    params = fit.model(1e-6, LARGE, random_state=1).get_params(deep=False)
     params |= {"target_bounds": (-10, 10)} if "target_bounds" in params else {}
-    return ESTIMATORS[name](**{**params, **TOLD.get(name, {})})
+    return CHECKED[name](**{**params, **TOLD.get(name, {})})
 
 
 def exempt(estimator: Any) -> dict[str, str]:
-    name = next(name for name, kind in ESTIMATORS.items() if kind is type(estimator))
+    name = next(name for name, kind in CHECKED.items() if kind is type(estimator))
     return EXEMPT | EXEMPT_OF.get(name, {})
 
 
-CASED = [name for name, kind in ESTIMATORS.items() if any(fit.kind is kind for fit in FITS.values())]
+CASED = [name for name, kind in CHECKED.items() if any(fit.kind is kind for fit in FITS.values())]
 """Names of the registry that have a case in the battery, which fails for any other."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from sklearn.pipeline import make_pipeline
 
+from tacit import events
 from tacit.accounting import epsilon
 from tacit.drawing.trees import svg
 from tacit.estimators import DecisionTree, Preprocessor, RandomTrees
@@ -239,6 +240,21 @@ class TestRandomTrees:
             made = noise.of_leaves(trees)
             assert made.event == noise.leaves
             assert made.sensitivity == pytest.approx(math.sqrt(trees))
+
+    def test_a_declared_number_of_trees_has_the_smaller_kind_of_noise(self) -> None:
+        for trees, kind in ((1, events.Laplace), (64, events.Gaussian)):
+            assert isinstance(recipe_of(RandomTrees(1.0, 1e-6, trees=trees, **FACTS), 2).noise.leaves, kind)
+
+    @pytest.mark.parametrize("delta", [0.0, 1e-6])
+    def test_few_rows_make_few_trees_that_are_deep_enough(self, delta: float) -> None:
+        """By the noise alone: 600 rows at ε = 0.1 are too few for eight trees, and enough for four levels."""
+        model = RandomTrees(0.1, delta, **FACTS)
+        noise = recipe_of(model, 2).noise
+        trees, depth = model._shape(noise, 600.0)
+        assert 2 <= trees <= 4
+        assert depth >= 4
+        assert model._shape(noise, 3.0) == (1, 1)
+        assert model._shape(noise, 1e6) == (64, 8)
 
     def test_a_row_moves_every_sharpness_by_one_at_most(self) -> None:
         generator = np.random.default_rng(0)

@@ -222,3 +222,26 @@ def test_loss_distribution_equals_the_optimal_theorem(times):
     """Two independent computations of the same exact quantity, also where bounded losses pile up."""
     answers = accounting.compare(events.Repeat(events.Approximate(0.1, 1e-5), times), 1e-2)
     assert answers["pld"] == pytest.approx(answers["optimal"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("event", "divergences", "epsilon"),
+    [
+        (events.BestOf(events.Gaussian(8.0), 1.0, 0.1), (0.796964, 0.845169, 1.057441), 1.1266253),
+        (events.BestOf(events.Gaussian(8.0), 0.0, 0.0269182596), (0.604450, 0.652655, 0.864927), 0.9341114),
+        (events.BestOfPoisson(events.Gaussian(8.0), 10.0), (0.712511, 0.911043, 1.206607), 1.2131248),
+    ],
+    ids=["geometric", "logarithmic", "poisson"],
+)
+def test_the_best_of_a_random_number_of_runs(event, divergences, epsilon):
+    """dp-accounting 0.6, RepeatAndSelectDpEvent of a mean of 10 runs: orders 16, 32 and 64, ε at δ = 1e-6."""
+    found = rdp.curve(resolve(event, "add_remove"), np.array([16.0, 32.0, 64.0])).divergences
+    assert found == pytest.approx(divergences, abs=1e-6)
+    assert accounting.epsilon(event, 1e-6, method="rdp") == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_the_best_of_pure_runs():
+    """Liu and Talwar 2019: 3ε for a geometric number of runs; Papernot and Steinke 2022: (2 + η)ε."""
+    for eta, times in ((1.0, 3.0), (0.0, 2.0), (-0.5, 1.5)):
+        event = events.BestOf(events.Pure(0.01), eta, 1e-9)
+        assert times * 0.01 * 0.999 < accounting.epsilon(event, 0.0) <= times * 0.01

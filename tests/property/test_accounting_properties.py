@@ -34,6 +34,9 @@ anything = st.one_of(
     st.tuples(simple, st.integers(0, 50)).map(lambda t: events.Repeat(*t)),
     st.lists(simple, max_size=3).map(lambda es: events.Compose(tuple(es))),
     st.lists(simple, min_size=1, max_size=3).map(lambda es: events.Parallel(tuple(es))),
+    st.lists(simple, min_size=1, max_size=3).map(lambda es: events.OneOf(tuple(es))),
+    st.tuples(simple, st.floats(-0.9, 3), st.floats(1e-3, 1)).map(lambda t: events.BestOf(*t)),
+    st.tuples(simple, st.floats(0.1, 30)).map(lambda t: events.BestOfPoisson(*t)),
 )
 relations = st.sampled_from(["add_remove", "replace_one"])
 deltas = st.sampled_from([1e-3, 1e-5, 1e-7])

@@ -17,7 +17,7 @@ from tacit import events
 from tacit.accounting import pld, rdp
 from tacit.accounting.losses import Composed
 from tacit.accounting.rdp import largest_loss
-from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst, merged
+from tacit.accounting.terms import Amplified, Reversed, Selected, Term, Terms, Worst, merged
 from tacit.errors import UnsupportedEvent
 
 SHARES = (0.5, 0.1, 0.9, 0.01, 0.99)
@@ -131,6 +131,8 @@ def _concentration(term: Term) -> tuple[float, float]:
             rho, failure = concentration(inner)
             loss = largest_loss(((term, 1),))
             return (min(rho, loss * loss / 2) if math.isfinite(loss) else rho), failure
+        case Selected() if math.isfinite(loss := largest_loss(((term, 1),))):
+            return loss * loss / 2, 0.0
     raise UnsupportedEvent(f"{type(term).__name__} has no zCDP bound.", event=term, method="zcdp")
 
 

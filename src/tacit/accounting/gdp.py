@@ -41,7 +41,7 @@ from scipy.special import erfinv, log_expit, ndtri_exp
 
 from tacit import _gaussian, events
 from tacit.accounting import rdp
-from tacit.accounting.terms import Term, Terms, Worst
+from tacit.accounting.terms import Selected, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
 __all__ = ["epsilon_at", "largest_squared", "pure", "squared"]
@@ -97,7 +97,9 @@ def _squared(term: Term) -> float:
 
 
 def _named(term: Term) -> str:
-    return "A release from a secret sample" if not isinstance(term, events.Event) else type(term).__name__
+    if isinstance(term, events.Event):
+        return type(term).__name__
+    return "The best of several runs" if isinstance(term, Selected) else "A release from a secret sample"
 
 
 def largest_squared(epsilon: float, delta: float) -> float:

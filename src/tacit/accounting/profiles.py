@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from tacit import _gaussian, _objective, events
-from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst
+from tacit.accounting.terms import Amplified, Reversed, Selected, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
 Array = NDArray[np.float64]
@@ -47,6 +47,12 @@ def of_term(term: Term, of_terms: Callable[[Terms], Profile]) -> Profile:
         return Profile(profile.backward, profile.forward, profile.largest_loss)
     if isinstance(term, Worst):
         return _envelope([of_terms(option) for option in term.options])
+    if isinstance(term, Selected):
+        raise UnsupportedEvent(
+            "The best of several runs is known by its Rényi curve, so it has no loss distribution.",
+            "Use method='rdp' or 'tightest'.",
+            method="pld",
+        )
     return _leaf(term)
 
 

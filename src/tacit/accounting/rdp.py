@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from tacit import _objective, events
-from tacit.accounting.terms import Amplified, Reversed, Term, Terms, Worst
+from tacit.accounting.terms import Amplified, Reversed, Selected, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
 Array = NDArray[np.float64]
@@ -107,6 +107,8 @@ def _one(term: Term, orders: tuple[float, ...]) -> tuple[Array, float]:
         case Worst(options=options):
             curves = [curve(option, a) for option in options]
             return np.maximum.reduce([c.divergences for c in curves]), max(c.failure for c in curves)
+        case Selected():
+            return _selected(term, a)
         case events.Gaussian(noise_multiplier=z):
             return a / (2 * z * z), 0.0
         case events.Laplace(scale=b):
@@ -210,6 +212,21 @@ def _amplified(term: Amplified, a: Array) -> tuple[Array, float]:
     return np.minimum(bound, sampled), 0.0
 
 
+def _selected(term: Selected, a: Array) -> tuple[Array, float]:
+    """The best of a random number of runs, see :mod:`tacit._stopping`.
+
+    The bound falls and then grows with the order; divergences only grow, so at each order the least bound of
+    that order and all larger ones holds.
+    """
+    at = np.unique(np.concatenate([_orders_for(term.inner), a]))
+    inner, loss, whole = curve(term.inner, at), largest_loss(term.inner), largest_loss(((term, 1),))
+    found = term.stopping.divergences(at, inner.divergences, loss)
+    if math.isfinite(whole):
+        found = np.minimum(found, _response(at, whole, 2))
+    least = np.minimum.accumulate(found[::-1])[::-1]
+    return least[np.searchsorted(at, a)], term.stopping.failure(inner.failure)
+
+
 def largest_loss(terms: Terms) -> float:
     """The ε of pure differential privacy, infinite where there is none."""
     total = 0.0
@@ -223,6 +240,9 @@ def largest_loss(terms: Terms) -> float:
                 loss = e
             case Worst(options=options):
                 loss = max(largest_loss(option) for option in options)
+            case Selected(inner=inner, stopping=stopping):
+                inside = largest_loss(inner)
+                loss = stopping.largest_loss(inside) if inside < math.inf else inside
             case Amplified(rate=q, inner=inner):
                 inside = largest_loss(inner)
                 loss = math.log1p(q * math.expm1(inside)) if inside < 700 else inside

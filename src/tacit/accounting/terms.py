@@ -1,12 +1,13 @@
 """The one place where relation, repetition and nesting are resolved.
 
 :func:`resolve` turns an event and a relation into *terms*: a multiset of things that are composed,
-each with how often. Accountants see only terms. Four kinds exist:
+each with how often. Accountants see only terms. Five kinds exist:
 
 * a leaf event (Gaussian, Laplace, Pure, …), whose cost does not depend on the relation;
 * :class:`Amplified`, terms run on a secret sample;
 * :class:`Reversed`, a term whose two neighbours have changed places;
-* :class:`Worst`, the costliest of several multisets (parallel composition).
+* :class:`Worst`, the costliest of several multisets (parallel composition);
+* :class:`Selected`, terms run a random number of times, of which the best output is released.
 
 Because a count multiplies the finished curve of one term, ``Repeat(e, n)`` and a list of n copies
 of ``e`` are the same multiset and cost the same, for every event and every accountant.
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from tacit import events
-from tacit.errors import InvalidValue
+from tacit._stopping import NegativeBinomial, Poisson, Stopping
+from tacit.errors import InvalidValue, UnsupportedEvent
 from tacit.relations import Relation
 
 Terms = tuple[tuple["Term", int], ...]
@@ -63,7 +65,18 @@ class Worst:
     options: tuple[Terms, ...]
 
 
-Term = events.Event | Amplified | Reversed | Worst
+@dataclass(frozen=True)
+class Selected:
+    """``inner`` run as often as ``stopping`` draws, of which the output with the best score is released.
+
+    Its bounds are the same for two neighbours and for the same two in the other order.
+    """
+
+    inner: Terms
+    stopping: Stopping
+
+
+Term = events.Event | Amplified | Reversed | Worst | Selected
 
 
 def resolve(event: events.Event, relation: Relation | str) -> Terms:
@@ -101,19 +114,53 @@ def _resolve(event: events.Event, relation: Relation) -> Counter[Term]:
     if isinstance(event, events.Parallel):
         return _parallel(event, relation)
     if isinstance(event, events.PoissonSampled):
-        inner = merged(resolve(event.event, relation))
+        inner = _sampled(event, relation)
         if event.rate == 1 or not inner:
             return _counter(inner)
         near = None if relation is Relation.ADD_REMOVE else _halved(inner)
         return Counter({Amplified(event.rate, inner, near): 1})
     if isinstance(event, events.SampledWithoutReplacement):
-        inner = merged(resolve(event.event, Relation.REPLACE_ONE))
+        inner = _sampled(event, Relation.REPLACE_ONE)
         if event.batch_size == event.population or not inner:
             return _counter(inner)
         rate = event.batch_size / event.population
         near = None if relation is Relation.ADD_REMOVE else inner
         return Counter({Amplified(rate, inner, near): 1})
+    if isinstance(event, events.OneOf):
+        return _counter(_worst([resolve(part, relation) for part in event.events]))
+    if isinstance(event, events.BestOf):
+        return _selected(event.event, NegativeBinomial(event.eta, event.gamma), relation)
+    if isinstance(event, events.BestOfPoisson):
+        return _selected(event.event, Poisson(event.mean), relation)
     return Counter({event: 1})
+
+
+def _selected(event: events.Event, stopping: Stopping, relation: Relation) -> Counter[Term]:
+    inner = resolve(event, relation)
+    return Counter({Selected(inner, stopping): 1} if inner else {})
+
+
+def _sampled(event: events.PoissonSampled | events.SampledWithoutReplacement, relation: Relation) -> Terms:
+    """The terms of what is run on a secret sample, which may not be a random search."""
+    inner = merged(resolve(event.event, relation))
+    if _selects(inner):
+        raise UnsupportedEvent(
+            "The best of a random number of runs is not accounted for on a secret sample.",
+            "Sample inside each run instead, or charge the search as if nothing were sampled.",
+            event=event,
+        )
+    return inner
+
+
+def _selects(terms: Terms) -> bool:
+    """Whether a random search is somewhere among the terms."""
+    for term, _ in terms:
+        match term:
+            case Selected():
+                return True
+            case Worst(options=options) if any(_selects(option) for option in options):
+                return True
+    return False
 
 
 def _parallel(event: events.Parallel, relation: Relation) -> Counter[Term]:

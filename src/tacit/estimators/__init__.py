@@ -14,6 +14,7 @@ from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import Planned, PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS, SYNTHESIZERS
+from tacit.estimators.search import PrivateSearch
 from tacit.estimators.synthetic import HistogramSynthesizer, MarginalSynthesizer
 from tacit.estimators.trees.decision import DecisionTree
 from tacit.estimators.trees.random import RandomTrees
@@ -34,6 +35,7 @@ __all__ = [
     "Planned",
     "Preprocessor",
     "PrivateEstimator",
+    "PrivateSearch",
     "RandomTrees",
     "Ridge",
     "known",

@@ -71,6 +71,12 @@ class PrivateRows:
     """The rows that count, so that no unit has too many; None where all do."""
     weights: NDArray[Any] | None = None
     """How much each row is to count, as it was handed over; None where no weights were."""
+    units: NDArray[Any] | None = None
+    """The unit of each row; None where a row is one."""
+
+    def part(self, chosen: NDArray[np.bool_]) -> PrivateRows:
+        """The rows that were chosen, with all that belongs to them."""
+        return replace(self, **{name: each[chosen] for name, each in vars(self).items() if each is not None})
 
     def each(self, made: Callable[[PrivateRows], T], *, keep: bool = False) -> Iterable[T]:
         """What ``made`` makes of the rows, which are one block: it is made once."""

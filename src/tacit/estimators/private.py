@@ -100,6 +100,8 @@ class PrivateEstimator(Telling):
     """The released attributes that a prediction reads, where it treats every row by itself, bit by bit."""
     supervised: ClassVar[bool] = True
     """Whether ``fit`` needs a target."""
+    chosen: ClassVar[str] = CHOSEN
+    """What is assumed about the parameters."""
     fits_without_noise: ClassVar[bool] = False
     """Whether ``epsilon=math.inf`` is allowed, for comparison."""
     buys_population: ClassVar[bool] = False
@@ -272,7 +274,7 @@ class PrivateEstimator(Telling):
                 self.event_ = planned.event
                 self.guarantee_ = Guarantee(
                     planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-                    (CHOSEN, *found.assumptions, *assumptions, *((FOLDS,) if copied else ())),
+                    (self.chosen, *found.assumptions, *assumptions, *((FOLDS,) if copied else ())),
                 )  # fmt: skip
             except BaseException:
                 self._forget()
@@ -383,5 +385,5 @@ def _bounded(taken: _Taken | TableRows, public: Public, by_unit: bool, draw: Sou
         needed = "one per row, as the ledger or rows_per_unit= says" if by_unit else "left out"
         raise InvalidValue("units", "given" if taken.units is not None else None, needed)
     keep = None if taken.units is None else bounded_units(taken.units, public.unit.rows, draw)
-    rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights)
+    rows = PrivateRows(taken.matrix, taken.targets, keep, taken.weights, taken.units)
     return _Found(rows, taken.named, taken.assumptions)

@@ -30,7 +30,7 @@ from tacit.ledger.payment import Payment
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["ReadRows", "evaluate", "evaluate_rows"]
+__all__ = ["ReadRows", "evaluate", "evaluate_rows", "noise_for"]
 
 Array = NDArray[Any]
 
@@ -238,7 +238,7 @@ class _Job:
         )
         noise, paid = None, 0.0
         if epsilon is not None:
-            noise = _noise(
+            noise = noise_for(
                 tally, _validate.epsilon(epsilon), delta, payment.relation, payment.unit, source
             )
             paid = 0.0 if isinstance(noise.event, events.Pure) else _validate.delta(delta)
@@ -327,8 +327,8 @@ def _evaluation(
     )  # fmt: skip
 
 
-def _noise(
-    tally: Tally, epsilon: float, delta: float, relation: Relation, unit: Unit, source: Source
+def noise_for(
+    tally: Tally, epsilon: float, delta: float, relation: Relation, unit: Unit, source: Source | None = None
 ) -> mechanisms.DiscreteLaplace | mechanisms.DiscreteGaussian:
     """Discrete Laplace noise, or with δ discrete Gaussian noise, whichever has the smaller variance."""
     reach = math.ceil(tally.sensitivity(relation, 1)) * unit.rows

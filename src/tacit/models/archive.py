@@ -101,6 +101,7 @@ def _evaluations(facts: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Map
 
 
 def _saved_step(name: str, step: Any, arrays: list[Array]) -> dict[str, Any]:
+    step = step._saved_as() if hasattr(step, "_saved_as") else step
     kind = kind_of(step)
     if kind is None:
         advice = f"Only what accounts for the rows it reads can be saved: {', '.join(saved_classes())}."

@@ -24,8 +24,8 @@ SCORES = (
 )
 NOT_CHARGED = "The fits of a search are charged nowhere either, unless the estimator has a ledger=."
 SEARCH = (
-    "Cross-validation and grid search pay for every fit anew. Give each fit a smaller epsilon=, search on "
-    "public rows, or fit a few candidates and compare them privately with tacit.evaluate."
+    "Cross-validation and grid search pay for every fit anew. tacit.estimators.PrivateSearch searches a grid "
+    "for the price of about two fits; or give each fit a smaller epsilon=, or search on public rows."
 )
 
 _told: set[str] = set()

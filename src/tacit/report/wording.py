@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tacit import events
+from tacit._stopping import NegativeBinomial
 from tacit.relations import Unit
 from tacit.report.page import Branch
 
@@ -76,6 +77,15 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
         case events.Parallel(events=parts):
             return Branch(f"each of these on a part of the data; one {whom} is in one part only:",
                           _list(parts, unit))  # fmt: skip
+        case events.OneOf(events=parts):
+            text = f"one of these for any one {whom}, drawn without looking at the data:"
+            return Branch(text, _list(parts, unit))
+        case events.BestOf(event=part, eta=eta, gamma=gamma):
+            expected = NegativeBinomial(eta, gamma).mean
+            law = f"truncated negative binomial with η = {eta:.4g}, γ = {gamma:.4g}"
+            return Branch(_best_of(expected, law), [tree_of(part, unit)])
+        case events.BestOfPoisson(event=part, mean=mean):
+            return Branch(_best_of(mean, "Poisson"), [tree_of(part, unit)])
         case events.Repeat(event=part, times=times):
             return Branch("once:" if times == 1 else f"{times:,} times:", [tree_of(part, unit)])
         case events.PoissonSampled(rate=rate, event=part):
@@ -85,6 +95,13 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
             text = f"on a secret sample of {size:,} out of {population:,}:"
             return Branch(text, [tree_of(part, unit)])
     return Branch(_leaf(event, whom))
+
+
+def _best_of(mean: float, law: str) -> str:
+    return (
+        f"a secret number of times, {mean:.4g} on average ({law}), of which only the result with the best "
+        "score is released:"
+    )
 
 
 def _leaf(event: events.Event, whom: str) -> str:

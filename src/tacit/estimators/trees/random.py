@@ -29,9 +29,11 @@ from tacit.relations import Relation, Unit
 
 __all__ = ["RandomTrees"]
 
-TREES = (8, 16, 32, 64)
+TREES = (1, 2, 4, 8, 16, 32, 64)
 """How many trees there may be, where it is not declared."""
-USUAL_DEPTH, ENOUGH, MOST_DEPTH = 8, 6, 16
+USUAL_DEPTH, MOST_DEPTH = 8, 16
+FEW, ENOUGH = 8, {True: 4, False: 6}
+"""How deep trees have to be before there are more of them: up to :data:`FEW` trees (True), and beyond."""
 SHARPNESS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 """By how much the mean of the trees' log-odds may be multiplied."""
 
@@ -91,7 +93,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         what is publicly known of the features: (lower, upper) of numbers, and for each feature how many codes
         0 … k−1 it has, or None for a number. A :class:`~tacit.estimators.Preprocessor` before tells both.
     ``trees``, ``depth``
-        how many trees there are and how deep each is; None, 8 to 64 of up to 8, by the noisy number of rows.
+        how many trees there are and how deep each is; None, 1 to 64 of up to 8, by the noisy number of rows.
     ``data``
         ``"shared"``, all rows in each tree; or ``"disjoint"``, each row in one of them.
     ``vote``
@@ -191,14 +193,14 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 events.WITHOUT_PRIVACY, "float64", (), ("no privacy",), coding=coding, noise=None
             )
         own = [share * public.epsilon for share in shares]
-        noise = _noise_of(public, own[0], own[1], TREES[-1] if shared else 1)
+        possible = (TREES if self.trees is None else (self.trees,)) if shared else (1,)
+        noise = _noise_of(public, own[0], own[1], possible[-1])
         parts = [("leaves", (1 - sum(shares)) * public.epsilon), ("sizes", shares[0] * public.epsilon)]
         if shares[1] > 0:
             parts.append(("sharpness", shares[1] * public.epsilon))
-        counts = (TREES[0] if self.trees is None else self.trees) if shared else 1
-        deviation = deviation_of(noise.of_leaves(counts))
+        deviation = deviation_of(noise.of_leaves(possible[0]))
         note = f"noise of deviation {deviation:.4g} on each leaf"
-        note += f" of {counts} trees, more of more" if shared and self.trees is None else ""
+        note += " of one tree, more of more" if len(possible) > 1 else ""
         return _ForestRecipe(noise.event, "exact", tuple(parts), (note,), coding=coding, noise=noise)
 
     def _share(self, name: str) -> float:
@@ -248,7 +250,10 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """How many trees, and how deep, by the noisy number of rows: leaves that are not all noise.
 
         As many trees as can be :data:`ENOUGH` deep so that a leaf has, on average, half as many rows as
-        its noise is large; and as deep as that allows. What was declared is taken as it is.
+        its noise is large; and as deep as that allows. The noise of a leaf grows with the number of trees t
+        (with √t for Gaussian noise), and the mean over t trees takes away only √t of it: where noise is all
+        that matters, one tree is best, and each further one has to pay by the columns that it adds.
+        What was declared is taken as it is.
         """
         disjoint, depth = self.data == "disjoint", 0
         tried = TREES if self.trees is None else (self.trees,)
@@ -257,7 +262,7 @@ class RandomTrees(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             deviation = 0.0 if noise is None else deviation_of(noise.of_leaves(1 if disjoint else trees))
             filled = 2 * max(rows, 1.0) / (trees if disjoint else 1) / max(deviation, 1.0)
             depth = min(max(int(math.log2(max(filled, 1.0))), 1), USUAL_DEPTH)
-            if depth >= ENOUGH:
+            if depth >= ENOUGH[trees <= FEW]:
                 break
         return trees, depth if self.depth is None else self.depth
 
