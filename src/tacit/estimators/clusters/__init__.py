@@ -1,0 +1,1 @@
+"""Private k-means: passes over the rows, a tree that makes a coreset, and the estimator."""
