@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tacit.drawing import trees
 from tacit.evaluation import Evaluation
-from tacit.report import coefficients, shape
+from tacit.report import coefficients, parts, shape
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
@@ -49,7 +49,8 @@ def model_page(facts: Facts, spending: Sequence[Spending] = (), others: Sequence
         *_charged(facts, spending),
         *_utility(facts),
         *_groups(facts),
-        _against_epsilon(facts, others),
+        *([] if facts.has_no_target else [_against_epsilon(facts, others)]),
+        *parts.shown(facts),
         *shape.shown(facts),
         *_tree(facts),
         *([] if facts.description.shapes else coefficients.shown(facts)),
@@ -159,6 +160,8 @@ def _utility(facts: Facts) -> list[Section]:
 
     heading, planned = "How good it is", "; ".join(facts.planned)
     expected = [f"Planned, before any row was read: {planned}."] if planned else []
+    if facts.has_no_target:
+        return [Section(heading, [*expected, "Measured: nothing. There is no target to measure it by."])]
     if not facts.evaluations:
         how = (
             "tacit train --test others.npz --test-epsilon 0.2"

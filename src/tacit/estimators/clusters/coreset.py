@@ -21,8 +21,6 @@ __all__ = ["Tree", "grown", "packed", "weighted_centres"]
 
 Array = NDArray[np.float64]
 
-CERTAIN = 0.1
-"""A cell is divided only if its halves' means would be known to so many radii."""
 HALVED = 0.36
 """What is left of a variance when a normal distribution is cut at its mean: 1 − 2/π."""
 RESTARTS, ROUNDS = 24, 40
@@ -69,12 +67,15 @@ class Tree:
         return np.asarray(cell[node])
 
 
-def grown(passes: Sequence[Pass], rows: PrivateRows, source: Source) -> tuple[Array, Array]:
+def grown(
+    passes: Sequence[Pass], certain: float, rows: PrivateRows, source: Source
+) -> tuple[Array, Array]:
     """Means and counts of the leaves of a tree, (cells, width) and (cells,), from as many passes as are given.
 
-    In each pass the cells are counted and added up. After all passes but the last, a cell with enough rows is
-    cut at its mean, across the coordinate in which its rows vary most; that variance is drawn towards the one
-    that is expected from the cell that was cut, by as much as noise outweighs it.
+    In each pass the cells are counted and added up. After all passes but the last, a cell is cut at its
+    mean if its halves have enough rows for their means to be known to ``certain`` radii. The cut is across
+    the coordinate in which its rows vary most; that variance is drawn towards the one that is expected
+    from the cell that was cut, by as much as noise outweighs it.
     """
     tree, width = Tree(), passes[0].ball.lower.size
     expected, centres = [np.full(width, 0.25 / width)], [np.zeros(width)]
@@ -82,7 +83,7 @@ def grown(passes: Sequence[Pass], rows: PrivateRows, source: Source) -> tuple[Ar
         leaves = tree.leaves
         found = reading(tree, rows, source)
         means = _means(reading, found, [centres[node] for node in leaves])
-        least = 2 * math.sqrt(width) * found.deviation / CERTAIN
+        least = 2 * math.sqrt(width) * found.deviation / certain
         for place, node in enumerate(leaves):
             variance = _variances(found, place, means[place], expected[node], reading.square_weight)
             expected[node], centres[node] = variance, means[place]

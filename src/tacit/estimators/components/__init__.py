@@ -1,0 +1,1 @@
+"""Private principal components: second moments with noise, the exponential mechanism, and the estimator."""
