@@ -68,7 +68,7 @@ class Ball:
             lower, upper = np.array(features.lower), np.array(features.upper)
             length = features.largest_norm if length is None else length
         else:
-            lower, upper = np.full(width, -np.inf), np.full(width, np.inf)
+            lower, upper = np.full(width, -LARGEST), np.full(width, LARGEST)
         if bounds is None and length is None:
             raise InvalidValue(
                 "bounds", None, "given, or norm=",
@@ -77,8 +77,8 @@ class Ball:
             )  # fmt: skip
         origin = np.zeros(width) if length is not None else lower / 2 + upper / 2
         radius = math.hypot(*(upper / 2 - lower / 2)) if length is None else length
-        finite = np.concatenate([lower, upper])[np.isfinite(np.concatenate([lower, upper]))]
-        if not (1 / LARGEST <= radius <= LARGEST and (np.abs(finite) <= LARGEST).all()):
+        small = max(float(np.abs(lower).max()), float(np.abs(upper).max())) <= LARGEST
+        if not (small and 1 / LARGEST <= radius <= LARGEST):
             raise InvalidValue("bounds", "numbers too large or too close", "within ±1e150, 1e-150 apart")
         return cls(lower, upper, origin, radius)
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from tacit import _validate, events
+from tacit import _validate, accounting, events
 from tacit.data.features import Features, Known, known
 from tacit.errors import InvalidValue
 from tacit.estimators.ball import FINE, Ball, on_grid
@@ -253,21 +254,38 @@ def _drawn(public: Public, ball: Ball, number: int, bought: bool) -> _PCARecipe:
     """The recipe of the exponential mechanism: each component, the variances and the mean have their ε."""
     units = public.unit.rows
     replaced = public.relation is Relation.REPLACE_ONE
-    whole = public.epsilon * (1 - 1e-12)
     shares = (VARIANCE_SHARE, MEAN_SHARE if bought else 0.0)
+    whole = _whole(public.epsilon, public.delta, public.relation, shares, number)
     each = whole * (1 - sum(shares)) / number
     factor = (2 if replaced else 1) * ROUNDING * units
     mean = Laplace(factor * (MEAN * ball.largest_l1 + COUNT), epsilon=whole * shares[1]) if bought else None
     variances = Laplace(factor * (1 + COUNT), epsilon=whole * shares[0])
     drawing = _Drawing(number, each / (factor / ROUNDING), mean, variances)
     costs = (events.Repeat(events.BoundedRange(each), number), variances.event)
-    parts = (("components", each * number), ("variances", whole * shares[0]))
+    parts = (("components", public.epsilon * (1 - sum(shares))), ("variances", public.epsilon * shares[0]))
     if mean is not None:
-        costs, parts = (*costs, mean.event), (*parts, ("mean", whole * shares[1]))
+        costs, parts = (*costs, mean.event), (*parts, ("mean", public.epsilon * shares[1]))
     note = f"each component is drawn with ε = {each:.4g} along squared radii, the radius being {ball.radius:.4g}"
     return _PCARecipe(
         events.Compose(costs), drawing.kind, parts, (note,), ball=ball, number=number, release=drawing
     )
+
+
+@lru_cache(256)
+def _whole(
+    epsilon: float, delta: float, relation: Relation, shares: tuple[float, float], number: int
+) -> float:
+    """The sum of the ε of all releases: ε for δ = 0, and what composition allows beyond it for δ > 0."""
+    if delta == 0:
+        return epsilon * (1 - 1e-12)
+
+    def composed(factor: float) -> events.Event:
+        laplace = tuple(events.Laplace(factor / share) for share in shares if share > 0)
+        each = (1 - sum(shares)) / number / factor
+        return events.Compose((events.Repeat(events.BoundedRange(each), number), *laplace))
+
+    found = accounting.calibrate(composed, epsilon=epsilon, delta=delta, relation=relation)
+    return max(1 / found, epsilon) * (1 - 1e-12)
 
 
 def _draw(drawing: _Drawing, exact: Any, source: Source) -> tuple[Array, Array, Array, float, float]:
