@@ -137,10 +137,11 @@ def fit(
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
         dataset=dataset, out=out, overwrite=overwrite, noise=noise, interval_share=interval_share,
-        n_clusters=clusters, n_components=components, buy_population=buy_population, norm=norm, transforms=transforms_of(transform or ()),
-        exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
-        test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
-        random_state=seed, test_share=test_share,
+        n_clusters=clusters, n_components=components, buy_population=buy_population, norm=norm,
+        transforms=transforms_of(transform or ()), exclude=exclude or (), test=test,
+        test_epsilon=test_epsilon, test_public=test_public, test_dataset=test_dataset,
+        groups_by=_names(groups_by), label=label, delimiter=delimiter, random_state=seed,
+        test_share=test_share,
     ) as job:  # fmt: skip
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)

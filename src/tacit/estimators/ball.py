@@ -1,10 +1,10 @@
 """Rows in a ball of public radius, on a grid of integers: what clusters and components are fitted to.
 
 A row is clipped to its bounds, measured from a public origin, shortened to the radius, divided by it and cut
-off to whole steps. So a row is a vector of integers that is at most ``grid`` long, whatever it held, and every
-number that a fit or a prediction computes from it first (a sum over rows, a product with a vector that is on
-such a grid too) is an integer below 2^53, which float64 holds exactly. Those numbers are the same however
-many other rows there are, in whichever order and blocks they are added, and whatever BLAS does.
+off to whole steps. So a row is a vector of integers that is at most ``grid`` long, whatever it held, and
+every number that a fit or a prediction computes from it first (a sum over rows, a product with a vector that
+is on such a grid too) is an integer below 2^53, which float64 holds exactly. Those numbers are the same
+however many other rows there are, in whichever order and blocks they are added, and whatever BLAS does.
 """
 
 from __future__ import annotations

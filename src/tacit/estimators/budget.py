@@ -25,8 +25,8 @@ def share_budget(
 ) -> Pipeline:
     """Split one (ε, δ) between the private steps of a pipeline, and return the same pipeline.
 
-    ``shares`` names the part that each private step gets, by the step's name; left out, all get the same. Each
-    step charges what it costs to ``ledger``, if that is given, before it reads a row.
+    ``shares`` names the part that each private step gets, by the step's name; left out, all get the same.
+    Each step charges what it costs to ``ledger``, if that is given, before it reads a row.
 
     Guarantee: the steps together are (ε, δ)-private by basic composition, whatever each does with the output
     of those before it: the shares of ε add up to at most ε, those of δ to at most δ. A saved pipeline, its
@@ -51,8 +51,9 @@ def share_budget(
     found = {name: _validate.positive(f"share of {name}", part) for name, part in parts.items()}
     if math.fsum(found.values()) > 1 + 1e-12:
         raise InvalidValue("shares", math.fsum(found.values()), "1 or less together")
-    for step in private.values():
-        step.set_params(**({} if ledger is None else {"ledger": ledger}))
+    if ledger is not None:
+        for each in private.values():
+            each.set_params(ledger=ledger)
     for name, value in (("epsilon", whole), ("delta", failure)):
         given = {step: value * part for step, part in found.items()}
         while math.fsum(given.values()) > value:

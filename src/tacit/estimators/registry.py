@@ -4,7 +4,7 @@ Model files know a class by its tag, ``tacit fit --model`` by its name, evaluati
 predicts from; all of them, the reports and the battery of tests learn of an estimator here.
 
 >>> sorted(ESTIMATORS)
-['decision-tree', 'gradient-boosting', 'kmeans', 'linear', 'logistic', 'naive-bayes', 'pca', 'random-trees', ...]
+['decision-tree', 'gradient-boosting', 'kmeans', 'linear', 'logistic', 'naive-bayes', 'pca', ...]
 """
 
 from __future__ import annotations

@@ -23,12 +23,13 @@ def last_step(model: Any) -> Any:
 def guarantee_of(model: Any) -> Guarantee:
     """The guarantee of a fitted model; of a pipeline, that of all its private steps together.
 
-    Several steps are composed: ε and δ are the sums of theirs, and the event is the ``Compose`` of their events.
+    Several steps are composed: ε and δ are the sums of theirs, the event is the ``Compose`` of theirs.
     """
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     found = [told for step in steps if isinstance(told := getattr(step, "guarantee_", None), Guarantee)]
     if not isinstance(getattr(steps[-1], "guarantee_", None), Guarantee):
-        raise InvalidValue("model", type(steps[-1]).__name__, "fitted, with its guarantee_", "Call fit first.")
+        last = type(steps[-1]).__name__
+        raise InvalidValue("model", last, "fitted, with its guarantee_", "Call fit first.")
     return found[0] if len(found) == 1 else _composed(found)
 
 

@@ -27,11 +27,11 @@ STEPS = 3
 class Round:
     """One round: every block moves the centres by itself, and the mean of its moves is released with noise.
 
-    All centres together are moved by at most ``reach``, in radii and ℓ2, by each block: a public bound, unlike
-    a ball around the blocks' results, whose size depends on them. A row is in one of ``blocks`` blocks, and
-    may change all that this block says, by 2·``reach``, under either relation; so one unit of k rows moves the
-    sum over blocks by 2k·``reach`` in ℓ2, and √(number of coordinates) times that in ℓ1. The number of
-    blocks is public, so the mean needs no count.
+    All centres together are moved by at most ``reach``, in radii and ℓ2, by each block: a public bound,
+    unlike a ball around the blocks' results, whose size depends on them. A row is in one of ``blocks``
+    blocks, and may change all that this block says, by 2·``reach``, under either relation; so one unit of k
+    rows moves the sum over blocks by 2k·``reach`` in ℓ2, and √(number of coordinates) times that in ℓ1. The
+    number of blocks is public, so the mean needs no count.
     """
 
     ball: Ball

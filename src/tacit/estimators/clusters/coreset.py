@@ -70,7 +70,7 @@ class Tree:
 def grown(
     passes: Sequence[Pass], certain: float, rows: PrivateRows, source: Source
 ) -> tuple[Array, Array]:
-    """Means and counts of the leaves of a tree, (cells, width) and (cells,), from as many passes as are given.
+    """Means and counts of the leaves of a tree, (cells, width) and (cells,), from all the passes.
 
     In each pass the cells are counted and added up. After all passes but the last, a cell is cut at its
     mean if its halves have enough rows for their means to be known to ``certain`` radii. The cut is across

@@ -70,18 +70,18 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
     ``method="tree"``, the default, first makes a private coreset. A tree cuts the space at noisy means,
     across the coordinate with the largest noisy variance; the counts and means of its leaves, which are noisy
     too, are a small weighted data set in place of the rows, on which ordinary k-means runs as often as
-    it likes. Then ``passes`` steps of Lloyd's algorithm on the rows improve the centres. It is a tree of noisy
-    counts as in Chang, Ghazi, Kumar and Manurangsi 2021, with cuts that follow the data instead of hashes.
+    it likes. Then ``passes`` steps of Lloyd's algorithm on the rows improve the centres. It is a tree of
+    noisy counts as in Chang, Ghazi, Kumar and Manurangsi 2021, with cuts that follow the data, not hashes.
     ``method="lloyd"`` starts from public points that are spread out and only makes steps of Lloyd's algorithm
-    (Blum, Dwork, McSherry and Nissim 2005; Su et al. 2016). ``method="aggregate"`` draws small blocks of rows,
-    moves the centres in each of them, and averages the moves with noise (Nissim, Raskhodnikova and Smith
-    2007, with a public bound on a block's move in place of one that is read off the blocks).
+    (Blum, Dwork, McSherry and Nissim 2005; Su et al. 2016). ``method="aggregate"`` draws small blocks of
+    rows, moves the centres in each of them, and averages the moves with noise (Nissim, Raskhodnikova and
+    Smith 2007, with a public bound on a block's move in place of one that is read off the blocks).
 
     Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
     Sensitivity: rows lie in a ball of public radius. In a pass, a row adds (w, x) to its own cell and
     nothing to the others, so all cells together move by √(w² + 1) radii in ℓ2, and by
-    w + ‖x‖₁ in ℓ1 (the tree adds squares to that; ``tacit.estimators.clusters.passes`` has the proof and how w
-    is chosen). In a round of ``aggregate``, a row moves the sum over blocks by twice the public bound.
+    w + ‖x‖₁ in ℓ1 (the tree adds squares to that; ``tacit.estimators.clusters.passes`` has the proof and how
+    w is chosen). In a round of ``aggregate``, a row moves the sum over blocks by twice the public bound.
     Event: ``Compose`` of one ``Gaussian`` for each pass for δ > 0, one ``Laplace`` for each for δ = 0. The
     number of passes is public. Rows are on a grid of integers, so that sums are exact.
 
@@ -92,7 +92,7 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
     ``method``, ``passes``
         see above; left out, ``passes`` is 3 after a tree (1 for δ = 0), 5 for Lloyd and 4 for blocks.
     ``depth``
-        of the tree: how often the space is cut. Left out, there are up to 8 leaves for each cluster, 2 for δ = 0.
+        of the tree: how often the space is cut. Left out, there are up to 8 leaves a cluster, 2 for δ = 0.
     ``blocks``
         how many blocks ``method="aggregate"`` makes.
     ``bounds``, ``norm``
@@ -103,8 +103,8 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
         as for every estimator, see :mod:`tacit.estimators.private`.
 
     Released: ``cluster_centers_`` and ``cluster_sizes_``, the noisy number of rows of each centre in the last
-    pass (not with ``aggregate``). There is no ``inertia_`` and there are no ``labels_``: both would be read off
-    private rows. A centre that no row is near to stays where it was.
+    pass (not with ``aggregate``). There is no ``inertia_`` and there are no ``labels_``: both would be read
+    off private rows. A centre that no row is near to stays where it was.
 
     >>> rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 500, axis=0)
     >>> model = KMeans(1.0, 1e-6, n_clusters=2, bounds=(0, 10), random_state=1).fit(rows)
@@ -220,7 +220,7 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
         return nearest.places(ball.whole(rows_to_predict(self, X), FINE))
 
     def fit_predict(self, X: Any, y: Any = None, units: Any = None) -> NDArray[np.int64]:
-        """As :meth:`fit`, then :meth:`predict`. The answer for a private row is not covered by a guarantee."""
+        """As :meth:`fit`, then :meth:`predict`. No guarantee covers the answers for private rows."""
         return np.asarray(self.fit(X, y, units).predict(X))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:

@@ -31,7 +31,10 @@ TYPICAL = 0.25
 class Cells(Protocol):
     """A partition of the ball, made from what is public or was released."""
 
-    number: int
+    @property
+    def number(self) -> int:
+        """How many cells there are."""
+        ...
 
     def places(self, rows: Array) -> NDArray[np.int64]:
         """The cell of each row on the grid, from that row alone."""
@@ -82,10 +85,10 @@ class Tally:
 class Pass:
     """The noise of one pass: on (w·1, x, v·x²) of each row, in the row's cell and nowhere else.
 
-    Sensitivity. ‖x‖₂ ≤ 1, ‖x‖₁ ≤ L and Σ x_j² ≤ 1. Adding a row moves the joint vector of all cells by at most
-    √(w² + 1 + v²) in ℓ2 and w + L + v in ℓ1. Replacing a row by one of another cell moves it by √2 and 2 times
-    that; by one of the same cell, by at most √(4 + 2v²) in ℓ2 (x may turn into −x, and two vectors of squares,
-    which have no negative coordinate and are at most 1 long, are at most √2 apart), and less in ℓ1.
+    Sensitivity. ‖x‖₂ ≤ 1, ‖x‖₁ ≤ L and Σ x_j² ≤ 1. Adding a row moves the joint vector of all cells by at
+    most √(w² + 1 + v²) in ℓ2 and w + L + v in ℓ1. Replacing a row by one of another cell moves it by √2 and 2
+    times that; by one of the same cell, by at most √(4 + 2v²) in ℓ2 (x may turn into −x, and two vectors of
+    squares, which have no negative coordinate and are at most 1 long, are at most √2 apart), and less in ℓ1.
 
     Weights. With noise of deviation σ on the joint vector, a centre c of m rows has the squared error
     (d + ‖c‖²/w²)σ²/m², and σ grows with √(1 + w²), or w + L. The least is at w⁴ = ‖c‖²/d in ℓ2 and

@@ -211,7 +211,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Known:
         """The rows along the components, from :attr:`mean_`, with the public facts about them.
 
-        Rows are clipped to what is publicly known, as in ``fit``. Each is treated by itself, without rounding.
+        Rows are clipped to what is publicly known, as in ``fit``. Each is treated by itself.
         """
         check_is_fitted(self, "components_")
         ball = Ball.fitted(self)
@@ -261,11 +261,13 @@ def _drawn(public: Public, ball: Ball, number: int, bought: bool) -> _PCARecipe:
     mean = Laplace(factor * (MEAN * ball.largest_l1 + COUNT), epsilon=whole * shares[1]) if bought else None
     variances = Laplace(factor * (1 + COUNT), epsilon=whole * shares[0])
     drawing = _Drawing(number, each / (factor / ROUNDING), mean, variances)
-    costs = (events.Repeat(events.BoundedRange(each), number), variances.event)
-    parts = (("components", public.epsilon * (1 - sum(shares))), ("variances", public.epsilon * shares[0]))
+    costs: tuple[events.Event, ...] = (events.Repeat(events.BoundedRange(each), number), variances.event)
+    parts: tuple[tuple[str, float], ...] = (
+        ("components", public.epsilon * (1 - sum(shares))), ("variances", public.epsilon * shares[0]),
+    )  # fmt: skip
     if mean is not None:
         costs, parts = (*costs, mean.event), (*parts, ("mean", public.epsilon * shares[1]))
-    note = f"each component is drawn with ε = {each:.4g} along squared radii, the radius being {ball.radius:.4g}"
+    note = f"each component is drawn with ε = {each:.4g} per squared radius, a radius being {ball.radius:.4g}"
     return _PCARecipe(
         events.Compose(costs), drawing.kind, parts, (note,), ball=ball, number=number, release=drawing
     )
@@ -292,7 +294,7 @@ def _draw(drawing: _Drawing, exact: Any, source: Source) -> tuple[Array, Array, 
     """Mean, components, their variances, all of the variance, and the number of rows.
 
     About a mean m that was released, a row is at most r = 1 + ‖m‖ long: directions are drawn with 1/r² of the
-    scale. Of a row, the numbers (vᵀx)² of orthonormal directions and what is left of ‖x‖² add up to at most r².
+    scale. Of a row, the (vᵀx)² of orthonormal directions and what is left of ‖x‖² add up to at most r².
     """
     width = len(exact.matrix)
     mean = np.zeros(width)

@@ -69,9 +69,9 @@ class NoisyTriangle:
     McSherry and Nissim 2005) with its noise made symmetric.
 
     Sensitivity in ℓ2, for ‖x‖ ≤ 1: ‖xxᵀ‖ ≤ 1, so adding a row moves the vector by √(1 + ρ² + η²) at most.
-    Replacing x by y, with c = xᵀy, moves it by the root of ‖x‖⁴ + ‖y‖⁴ − 2c² + ρ²(‖x‖² + ‖y‖² − 2c), which for
-    given c grows with both norms; at norms 1 it is largest at c = −ρ²/2: √(2 + 2ρ² + ρ⁴/2), √2 without the
-    mean. A row that does not count is the zero vector with n one less, which adds η² to less than that. With
+    Replacing x by y, with c = xᵀy, moves it by the root of ‖x‖⁴ + ‖y‖⁴ − 2c² + ρ²(‖x‖² + ‖y‖² − 2c), which
+    for given c grows with both norms; at norms 1 it is largest at c = −ρ²/2: √(2 + 2ρ² + ρ⁴/2), √2 without
+    the mean. A row that does not count is zero with n one less, which adds η² to less than that. With
     ``between`` = 1 all of them are upper bounds. In ℓ1, with ``between`` = 1 and ‖x‖₁ ≤ L, the triangle
     has norm (‖x‖₁² + ‖x‖²)/2 ≤ (L² + 1)/2, ρΣx at most ρL, and a replaced row moves twice as much.
     """
@@ -137,8 +137,8 @@ class NoisyTriangle:
 class NoisyTrace:
     """:class:`~tacit.mechanisms.Wishart` noise on Σzzᵀ, for δ = 0.
 
-    z = (x, ρ) where the mean is bought: Σzzᵀ holds Σxxᵀ, ρΣx and ρ²n, and has the sensitivity ‖z‖² ≤ 1 + ρ² in
-    the trace norm, twice that where a row is replaced. Where it is not, n stands alone in the last
+    z = (x, ρ) where the mean is bought: Σzzᵀ holds Σxxᵀ, ρΣx and ρ²n, and has the sensitivity ‖z‖² ≤ 1 + ρ²
+    in the trace norm, twice that where a row is replaced. Where it is not, n stands alone in the last
     corner, with weight η² in place of ρ².
     """
 
