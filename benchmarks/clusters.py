@@ -1,6 +1,6 @@
 """Private k-means and principal components beside diffprivlib's, in the same run on the same rows.
 
-    python benchmarks/clusters.py [--seeds 5] [--rows 60000]
+    python benchmarks/clusters.py [--seeds 5] [--rows 60000] [--only mnist blobs coarse pixels]
 
 k-means: the inertia of all rows about the released centres, divided by that of scikit-learn's k-means (best
 of 10 starts), on MNIST in 20 dimensions and on Gaussian blobs. The 20 dimensions are a non-private
@@ -78,7 +78,6 @@ def clustered(rows: Array, number: int, bounds: tuple[Array, Array], file: str, 
     return {
         "tacit, tree, δ = 1e-6": ours("tree", DELTA),
         "tacit, lloyd, δ = 1e-6": ours("lloyd", DELTA),
-        "tacit, aggregate, δ = 1e-6": ours("aggregate", DELTA),
         "tacit, tree, δ = 0": ours("tree", 0.0),
         "tacit, lloyd, δ = 0": ours("lloyd", 0.0),
         f"diffprivlib {peer.version}, δ = 0": theirs,
@@ -132,54 +131,78 @@ def table(title: str, fits: Mapping[str, Fit], figure: Callable[[Array], float],
     return [*lines, ""]
 
 
+def of_clusters(rows: Array, bounds: tuple[Array, Array], title: str, seeds: int, peer: Peer) -> list[str]:
+    """The table of k-means on some rows, with 10 clusters."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "rows.npy")
+        np.save(file, rows)
+        best = PlainKMeans(10, n_init=10, random_state=0).fit(rows).inertia_
+        lines = table(
+            f"Inertia / inertia without privacy: {title}, {len(rows):,} rows, 10 clusters",
+            clustered(rows, 10, bounds, file, peer), lambda c: inertia(rows, c) / best, seeds,
+        )  # fmt: skip
+    asked = f"diffprivlib was asked for ε / {overspent(rows.shape[1]):.3f}, which truly spends ε."
+    return [*lines, asked, ""]
+
+
+def of_components(rows: Array, number: int, norm: float, seeds: int, peer: Peer) -> list[str]:
+    """The table of principal components of some images."""
+    centred = rows - rows.mean(axis=0)
+    covariance = centred.T @ centred
+    top = float(np.linalg.eigvalsh(covariance)[-number:].sum())
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "rows.npy")
+        np.save(file, rows)
+        return table(
+            f"Captured variance / that of the best {number}: MNIST, {len(rows):,} rows × {rows.shape[1]}",
+            projected(rows, number, norm, file, peer),
+            lambda v: float(np.einsum("ij,jk,ik->", v, covariance, v)) / top, seeds,
+        )  # fmt: skip
+
+
+def mnist_clusters(rows: int, seeds: int, peer: Peer) -> list[str]:
+    flat = PlainPCA(20, random_state=0).fit_transform(mnist(rows))
+    wide = np.ceil(np.abs(flat).max(axis=0))
+    return of_clusters(flat, (-wide, wide), "MNIST in 20 dimensions", seeds, peer)
+
+
+def blobs(rows: int, seeds: int, peer: Peer) -> list[str]:
+    made, _ = make_blobs(20_000, 10, centers=10, cluster_std=1.5, center_box=(-10, 10), random_state=3)
+    bounds = np.full(10, -15.0), np.full(10, 15.0)
+    return of_clusters(made, bounds, "Gaussian blobs in 10 dimensions", seeds, peer)
+
+
+def coarse(rows: int, seeds: int, peer: Peer) -> list[str]:
+    means = mnist(3000).reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(-1, 49)
+    return of_components(means, 5, 3.0, seeds, peer)
+
+
+def pixels(rows: int, seeds: int, peer: Peer) -> list[str]:
+    return of_components(mnist(rows), 10, 10.0, seeds, peer)
+
+
+PARTS = {"mnist": mnist_clusters, "blobs": blobs, "coarse": coarse, "pixels": pixels}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
     chosen = parser.parse_args()
-    images = mnist(chosen.rows)
-    flat = PlainPCA(20, random_state=0).fit_transform(images)
-    blobs, _ = make_blobs(20_000, 10, centers=10, cluster_std=1.5, center_box=(-10, 10), random_state=3)
-    wide = np.ceil(np.abs(flat).max(axis=0))
-    problems = {
-        f"MNIST in 20 dimensions, {len(flat):,} rows, 10 clusters": (flat, (-wide, wide)),
-        f"Gaussian blobs in 10 dimensions, {len(blobs):,} rows, 10 clusters": (
-            blobs, (np.full(10, -15.0), np.full(10, 15.0)),
-        ),
-    }  # fmt: skip
-    lines = [
-        "# Clusters and components", "",
-        f"`python benchmarks/clusters.py --seeds {chosen.seeds} --rows {chosen.rows}`; "
-        "1 thread. See the script for what is compared.", "",
-    ]  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder, Peer("diffprivlib") as peer:
-        for place, (title, (rows, bounds)) in enumerate(problems.items()):
-            file = str(Path(folder) / f"{place}.npy")
-            np.save(file, rows)
-            best = PlainKMeans(10, n_init=10, random_state=0).fit(rows).inertia_
-            fits = clustered(rows, 10, bounds, file, peer)
-            about = f"Inertia / inertia without privacy: {title}"
-            lines += table(about, fits, lambda c, r=rows, b=best: inertia(r, c) / b, chosen.seeds)
-            lines += [
-                f"diffprivlib was asked for ε / {overspent(rows.shape[1]):.3f}, which truly spends ε.", ""
-            ]
-            RESULTS.write_text("\n".join(lines))
-        small = images[:3000].reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(-1, 49)
-        for number, norm, rows, seeds in ((5, 3.0, small, chosen.seeds), (10, 10.0, images, 3)):
-            file = str(Path(folder) / f"images{number}.npy")
-            np.save(file, rows)
-            centred = rows - rows.mean(axis=0)
-            covariance = centred.T @ centred
-            top = float(np.linalg.eigvalsh(covariance)[-number:].sum())
-            lines += table(
-                f"Captured variance / that of the best {number}: "
-                f"MNIST, {len(rows):,} rows × {rows.shape[1]}, {seeds} seeds",
-                projected(rows, number, norm, file, peer),
-                lambda v, c=covariance, t=top: float(np.einsum("ij,jk,ik->", v, c, v)) / t,
-                seeds,
-            )
-            RESULTS.write_text("\n".join(lines))
-    RESULTS.write_text("\n".join(lines).rstrip() + "\n")
+    for part in chosen.only:
+        with Peer("diffprivlib") as peer:
+            lines = PARTS[part](chosen.rows, chosen.seeds, peer)
+        told = f"`python benchmarks/clusters.py --only {part} --seeds {chosen.seeds} --rows {chosen.rows}`"
+        replace(lines[0], "\n".join([lines[0], "", told, *lines[1:]]))
+
+
+def replace(heading: str, text: str) -> None:
+    """Put one section into the file of results, in place of an earlier one of the same heading."""
+    before = RESULTS.read_text().split("\n## ") if RESULTS.exists() else ["# Clusters and components\n"]
+    kept = [each for each in before if f"## {each}".split("\n")[0] != heading]
+    sections = [*(each.rstrip() + "\n" for each in kept), text.removeprefix("## ")]
+    RESULTS.write_text("\n## ".join(sections).rstrip() + "\n")
 
 
 if __name__ == "__main__":

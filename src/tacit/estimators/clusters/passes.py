@@ -54,6 +54,7 @@ class Nearest:
         self._half = np.square(self._centres).sum(axis=1) / 2
 
     def places(self, rows: Array) -> NDArray[np.int64]:
+        """The number of the nearest centre of each row on the grid."""
         return np.asarray((rows @ self._centres.T - self._half).argmax(axis=1))
 
 
