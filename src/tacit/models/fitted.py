@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from tacit import events
@@ -42,12 +43,24 @@ def _composed(found: Sequence[Guarantee]) -> Guarantee:
     kinds = {each.noise for each in found}
     return replace(
         first,
-        epsilon=math.nextafter(math.fsum(each.epsilon for each in found), math.inf),
-        delta=min(math.fsum(each.delta for each in found), math.nextafter(1.0, 0.0)),
+        epsilon=_sum_up([each.epsilon for each in found]),
+        delta=min(_sum_up([each.delta for each in found]), math.nextafter(1.0, 0.0)),
         event=events.Compose(tuple(each.event for each in found)),
         noise=next(kind for kind in reversed(NOISE_KINDS) if kind in kinds),
         assumptions=tuple(dict.fromkeys(each for one in found for each in one.assumptions)),
     )
+
+
+def _sum_up(parts: Sequence[float]) -> float:
+    """The sum of the parts, rounded up where float64 does not hold it.
+
+    >>> _sum_up([0.25, 0.75]), _sum_up([0.1, 0.2]) >= 0.3, _sum_up([1.0, math.inf])
+    (1.0, True, inf)
+    """
+    found = math.fsum(parts)
+    if math.isinf(found) or Fraction(found) >= sum(map(Fraction, parts)):
+        return found
+    return math.nextafter(found, math.inf)
 
 
 def description_of(model: Any) -> Description:
