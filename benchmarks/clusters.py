@@ -5,7 +5,7 @@
 k-means: the inertia of all rows about the released centres, divided by that of scikit-learn's k-means (best
 of 10 starts), on MNIST in 20 dimensions and on Gaussian blobs. The 20 dimensions are a non-private
 projection, made once and given to everybody, as are the bounds. PCA: the variance that components
-capture, divided by what as many best ones do: 10 of MNIST's 784 pixels, and 5 of 49 means of 4 × 4 pixels, where
+capture, divided by what as many best ones do: 10 of the 784 pixels, and 5 of 49 means of 4 × 4 pixels, where
 diffprivlib answers in time. Mean ± standard deviation over seeds of the noise.
 
 diffprivlib's KMeans splits its budget the wrong way round: counts get 1 and each of d sums c parts of ε/(d +
