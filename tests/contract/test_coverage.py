@@ -26,8 +26,8 @@ from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
 from tacit.tables.questions import Question as Value
 
-PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal"}
-"""Take a ledger and make no release of their own: the questions of a table, which are listed below, do."""
+PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budget"}
+"""Take a ledger and make no release of their own: questions of a table and estimators, listed below, do."""
 
 WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network")
 """Modules that need torch."""

@@ -20,12 +20,6 @@ __all__ = ["fit"]
 def fit(
     source: options.Source,
     schema: options.SchemaFile,
-    target: Annotated[
-        str,
-        typer.Option(
-            help="The column to predict.", show_default=False, autocompletion=completion.columns
-        ),
-    ],
     model: Annotated[
         str,
         typer.Option(
@@ -37,6 +31,19 @@ def fit(
     epsilon: Annotated[float, typer.Option(help="ε to spend on the fit.", show_default=False)],
     ledger: options.LedgerPlace,
     out: Annotated[Path, typer.Option(help="File to write the model to.", show_default=False)],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="The column to predict; none for kmeans and pca.",
+            show_default=False, autocompletion=completion.columns,
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None, typer.Option(help="How many, for kmeans.", show_default="8")
+    ] = None,
+    components: Annotated[
+        int | None, typer.Option(help="How many, for pca.", show_default="2")
+    ] = None,
     delta: options.Delta = 0.0,
     dataset: options.Dataset = "default",
     noise: Annotated[
@@ -109,6 +116,11 @@ def fit(
         linear             least squares
         ridge              least squares with a penalty
 
+    Models that need no target:
+
+        kmeans             clusters, by their centres
+        pca                principal components
+
     The ledger is charged before a row is read. With --dry-run nothing is
     charged, read or written, and the exit code is 2 if the budget would not
     suffice. A refused charge changes nothing.
@@ -124,10 +136,11 @@ def fit(
     with jobs.plan_fit(
         source, schema=schema, target=target, model=model, epsilon=epsilon, ledger=ledger, delta=delta,
         dataset=dataset, out=out, overwrite=overwrite, noise=noise, interval_share=interval_share,
-        buy_population=buy_population, norm=norm, transforms=transforms_of(transform or ()),
-        exclude=exclude or (), test=test, test_epsilon=test_epsilon, test_public=test_public,
-        test_dataset=test_dataset, groups_by=_names(groups_by), label=label, delimiter=delimiter,
-        random_state=seed, test_share=test_share,
+        n_clusters=clusters, n_components=components, buy_population=buy_population, norm=norm,
+        transforms=transforms_of(transform or ()), exclude=exclude or (), test=test,
+        test_epsilon=test_epsilon, test_public=test_public, test_dataset=test_dataset,
+        groups_by=_names(groups_by), label=label, delimiter=delimiter, random_state=seed,
+        test_share=test_share,
     ) as job:  # fmt: skip
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
@@ -157,7 +170,7 @@ def _names(given: str | None) -> list[str]:
 
 
 def _show_plan(console: Console, job: jobs.FitJob, dry_run: bool) -> None:
-    features, used = job.maker.features, len(job.columns) - 1
+    features, used = job.maker.features, len(job.maker.columns)
     say(console, f"A {job.label}, from {len(features.names)} features of {used} columns, will spend", "")
     say(console, *(f"  {line}" for line in str(job.planned).splitlines()), "")
     if job.side is not None and job.test is not None:

@@ -58,6 +58,8 @@ def inspect(
     _show_settings(console, facts.description)
     if facts.description.tree is not None:
         say(console, *_tree(facts.description.tree))
+    for table in _parts(facts.description):
+        console.print(table)
     if facts.description.weights:
         console.print(_coefficients(facts.description.weights, top, facts.is_linear))
 
@@ -114,6 +116,24 @@ def _tree(root: Node) -> list[str]:
     return ["The tree:", text(root)]
 
 
+def _parts(described: Description) -> list[Table]:
+    """How large clusters or components are, and what they are."""
+    from tacit.report.parts import cell
+
+    found, sizes, profiles = [], described.sizes, described.profiles
+    if sizes is not None:
+        table = Table("", "value", title=sizes.about, title_justify="left")
+        for name, value in zip(sizes.names, sizes.values, strict=True):
+            table.add_row(name, f"{value:.4g}")
+        found.append(table)
+    if profiles is not None:
+        table = Table("feature", *profiles.names, title=profiles.about, title_justify="left")
+        for feature, values in profiles.rows:
+            table.add_row(escape(feature), *map(cell, values))
+        found.append(table)
+    return found
+
+
 def _coefficients(rows: Sequence[Weight], top: int | None, linear: bool) -> Table:
     from tacit.report.coefficients import doubt
 
@@ -165,6 +185,8 @@ def _plain(facts: Facts) -> dict[str, Any]:
             for row in described.weights
         ],
         **({} if described.tree is None else {"tree": asdict(described.tree)}),
+        **({} if described.sizes is None else {"sizes": asdict(described.sizes)}),
+        **({} if described.profiles is None else {"profiles": asdict(described.profiles)}),
         "evaluations": [evaluation.to_dict() for evaluation in facts.evaluations],
     }
 

@@ -45,6 +45,9 @@ def predict(
 ) -> None:
     """Predict the target of other rows with a saved model; spends nothing.
 
+    Clusters have no target: each row gets the number of its cluster. Components
+    give each row one number for each of them.
+
     The rows are read by the schema inside the model; their target may be
     absent. A network reads examples as in tacit train, and no labels. There is
     one line for each row, in the same order; lines of a CSV that have too few
@@ -75,7 +78,7 @@ def _records(found: jobs.Predicted) -> list[dict[str, Any]]:
     records = []
     for row, value in enumerate(found.values):
         record: dict[str, Any] = {"file": found.files[row]} if found.files else {}
-        record[found.target] = value
+        record |= dict(zip(found.parts, value, strict=True)) if found.parts else {found.target: value}
         if found.classes:
             named = map(str, found.classes)
             record["probabilities"] = dict(zip(named, found.probabilities[row], strict=True))
@@ -87,10 +90,12 @@ def _csv(found: jobs.Predicted) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     named, chances = bool(found.files), found.probabilities if found.classes else [()] * len(found.values)
-    writer.writerow([*(["file"] if named else []), found.target, *(f"p({label})" for label in found.classes)])
+    titles = found.parts or (found.target,)
+    writer.writerow([*(["file"] if named else []), *titles, *(f"p({label})" for label in found.classes)])
     for row, (value, each) in enumerate(zip(found.values, chances, strict=True)):
         name = [found.files[row]] if named else []
-        writer.writerow([*name, _plain(value), *(f"{chance:.6g}" for chance in each)])
+        cells = map(_plain, value) if found.parts else [_plain(value)]
+        writer.writerow([*name, *cells, *(f"{chance:.6g}" for chance in each)])
     return stream.getvalue()
 
 

@@ -9,6 +9,9 @@ from tacit.data.features import Features, Known, known
 from tacit.data.preprocessor import Preprocessor
 from tacit.estimators.bayes import NaiveBayes
 from tacit.estimators.boosting.model import GradientBoosting
+from tacit.estimators.budget import share_budget
+from tacit.estimators.clusters.model import KMeans
+from tacit.estimators.components.model import PCA
 from tacit.estimators.linear import noise
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
@@ -21,11 +24,13 @@ from tacit.estimators.trees.random import RandomTrees
 
 __all__ = [
     "ESTIMATORS",
+    "PCA",
     "SYNTHESIZERS",
     "DecisionTree",
     "Features",
     "GradientBoosting",
     "HistogramSynthesizer",
+    "KMeans",
     "Known",
     "LinearRegression",
     "LinearSVC",
@@ -40,4 +45,5 @@ __all__ = [
     "Ridge",
     "known",
     "noise",
+    "share_budget",
 ]

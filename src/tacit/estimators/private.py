@@ -41,7 +41,7 @@ from tacit.estimators.blocks import PrivateRows, Rows, TableRows
 from tacit.estimators.recipe import Planned, Public, Recipe
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
-from tacit.models.description import Description, Weight
+from tacit.models.description import Description, Profiles, Sizes, Weight
 from tacit.models.telling import Telling, refused_copy, tell_once
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -136,6 +136,14 @@ class PrivateEstimator(Telling):
     def _weights(self, names: Sequence[str]) -> tuple[Weight, ...]:
         """Released numbers worth showing beside the ``names`` of the features, the largest first."""
         return ()
+
+    def _sizes(self) -> Sizes | None:
+        """How large the parts of the model are, where it has clusters or components."""
+        return None
+
+    def _profiles(self, names: Sequence[str]) -> Profiles | None:
+        """What the clusters or components are, by the ``names`` of the features."""
+        return None
 
     def plan(self, features: int | Features) -> Planned:
         """What ``fit`` on this many features will do and cost. Reads no data.
@@ -347,7 +355,11 @@ class PrivateEstimator(Telling):
         """
         check_is_fitted(self, "guarantee_")
         classes = np.asarray(getattr(self, "classes_", ())).tolist()
-        return Description(self.title, self._facts(), tuple(classes), self._weights(self._names(names)))
+        told = self._names(names)
+        return Description(
+            self.title, self._facts(), tuple(classes), self._weights(told),
+            sizes=self._sizes(), profiles=self._profiles(told),
+        )  # fmt: skip
 
     def _names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         known = getattr(self, "feature_names_in_", None) if names is None else names

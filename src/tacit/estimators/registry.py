@@ -4,7 +4,7 @@ Model files know a class by its tag, ``tacit fit --model`` by its name, evaluati
 predicts from; all of them, the reports and the battery of tests learn of an estimator here.
 
 >>> sorted(ESTIMATORS)
-['decision-tree', 'gradient-boosting', 'linear', 'logistic', 'naive-bayes', 'random-trees', 'ridge', 'svc']
+['decision-tree', 'gradient-boosting', 'kmeans', 'linear', 'logistic', 'naive-bayes', 'pca', ...]
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from types import MappingProxyType
 
 from tacit.estimators.bayes import NaiveBayes
 from tacit.estimators.boosting.model import GradientBoosting
+from tacit.estimators.clusters.model import KMeans
+from tacit.estimators.components.model import PCA
 from tacit.estimators.linear.classifiers import LinearSVC, LogisticRegression
 from tacit.estimators.linear.regression import LinearRegression, Ridge
 from tacit.estimators.private import PrivateEstimator
@@ -35,6 +37,8 @@ _REGISTERED: tuple[tuple[str, str, type[PrivateEstimator]], ...] = (
     ("decision-tree", "decision-tree", DecisionTree),
     ("random-trees", "random-trees", RandomTrees),
     ("gradient-boosting", "gradient-boosting", GradientBoosting),
+    ("kmeans", "kmeans", KMeans),
+    ("pca", "pca", PCA),
 )
 """The name on the command line, the tag in model files, which never changes its meaning, and the class."""
 

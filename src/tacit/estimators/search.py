@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import _validate, accounting, events
 from tacit._stopping import Poisson, Stopping
 from tacit.accounting.filters import WORTH_A_DELTA
-from tacit.data.features import Features
 from tacit.errors import InvalidValue
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
 from tacit.estimators.trials import PrivateScore, best_of, drawn, held_out, stopping_of
@@ -330,8 +329,8 @@ class PrivateSearch(PrivateEstimator):
         model._carry_out(candidate.recipe, fitted, source)
         return _Trial(candidate.params, model, recipe.score(model, scored, source))
 
-    def _fit(self, described: int | Features, *arguments: Any) -> Any:
-        super()._fit(described, *arguments)
+    def _fit(self, *arguments: Any) -> Any:
+        super()._fit(*arguments)
         self.best_estimator_.event_, self.best_estimator_.guarantee_ = self.event_, self.guarantee_
         return self
 

@@ -156,14 +156,15 @@ class FitJob(Job):
             self.test.fitted_to = testing.digest(frame, maker)
         matrix = maker.fit(frame).transform(frame)
         say(f"Fitting the {self.label}")
-        return matrix, maker.target_values(frame), frame[UNIT] if UNIT in frame.columns else None
+        targets = None if maker.target is None else maker.target_values(frame)
+        return matrix, targets, frame[UNIT] if UNIT in frame.columns else None
 
 
 def plan_fit(
     source: str | os.PathLike[str],
     *,
     schema: Schema | str | os.PathLike[str],
-    target: str,
+    target: str | None = None,
     model: str,
     epsilon: float,
     ledger: books.Place,
@@ -172,6 +173,8 @@ def plan_fit(
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     noise: str | None = None,
+    n_clusters: int | None = None,
+    n_components: int | None = None,
     interval_share: float = 0.0,
     buy_population: bool = False,
     norm: float | None = None,
@@ -196,6 +199,7 @@ def plan_fit(
     name = _validate.choice("model", model, tuple(ESTIMATORS))
     _validate.epsilon(epsilon)
     _validate.delta(delta)
+    _check_target(name, ESTIMATORS[name], target, test is not None or test_share is not None)
     testing.check_options(test, test_epsilon, test_public, test_dataset, groups_by, test_share)
     split = None if test_share is None else Split.drawn(test_share, random_state)
 
@@ -205,10 +209,13 @@ def plan_fit(
         excluded.append(str(known.unit.column))
     maker = Preprocessor(known, target=target, norm=norm, transforms=transforms or None, exclude=excluded)
     groups = testing.declared(groups_by, known)
-    told = label or f"{name} model of {target}"
+    told = label or (f"{name} model" if target is None else f"{name} model of {target}")
     with ExitStack() as stack:
         payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=told, stack=stack)
-        chosen = {"noise": noise, "interval_share": interval_share or None}
+        chosen: dict[str, Any] = {
+            "noise": noise, "interval_share": interval_share or None,
+            "n_clusters": n_clusters, "n_components": n_components,
+        }  # fmt: skip
         chosen["population"] = "dp" if buy_population else known.population
         if split is not None:
             split.require(payment.relation)
@@ -251,7 +258,8 @@ def fit(job: FitJob) -> Fitted:
     ``source`` is a CSV or Parquet file, or a pattern of several; ``schema`` says what is public about it:
     categories become one feature each, numbers are scaled by their bounds. ``model`` is a
     name of :data:`tacit.estimators.ESTIMATORS`: a classifier for a target with declared categories, a
-    regression for one with bounds.
+    regression for one with bounds, or ``"kmeans"`` or ``"pca"`` without a target, which ``n_clusters`` and
+    ``n_components`` belong to.
     ``interval_share`` is the part of ε that buys intervals of the coefficients, and ``buy_population`` buys
     the number of rows where it is not public. The model is written to ``out``, if that is given.
 
@@ -266,11 +274,22 @@ def fit(job: FitJob) -> Fitted:
     return job.run()
 
 
+def _check_target(name: str, kind: type[PrivateEstimator], target: str | None, tested: bool) -> None:
+    """Refuse a target where there is none to predict, and the lack of one where there is."""
+    if kind.supervised and target is None:
+        raise InvalidValue("target", None, f"a column for {name}", "Name the column to predict.")
+    if not kind.supervised and target is not None:
+        advice = "To make no feature of the column, exclude it."
+        raise InvalidValue("target", target, f"left out for {name}, which predicts no column", advice)
+    if not kind.supervised and tested:
+        raise InvalidValue("test", "given", f"left out for {name}, which has no target to be measured by")
+
+
 def _chosen(name: str, kind: type[PrivateEstimator], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, each of which the estimator must have."""
     known = kind().get_params()
     found = {option: value for option, value in given.items() if value is not None}
-    for option in ("interval_share", "noise"):
+    for option in ("interval_share", "noise", "n_clusters", "n_components"):
         if option in found and option not in known:
             raise InvalidValue(option, found[option], f"left out for {name}")
     if found.get("population") == "dp" and not kind.buys_population:
@@ -284,6 +303,8 @@ def declared_target(name: str, maker: Preprocessor) -> dict[str, Any]:
 
     from tacit.estimators.registry import ESTIMATORS
 
+    if maker.target is None:
+        return {}
     column, target = maker.schema[maker.target], f"target {maker.target!r}"
     if "task" in ESTIMATORS[name]().get_params():
         if maker.classes is not None:
@@ -295,7 +316,9 @@ def declared_target(name: str, maker: Preprocessor) -> dict[str, Any]:
     classifiers = [other for other, each in ESTIMATORS.items() if is_classifier(each())]
     if name in classifiers:
         if maker.classes is None:
-            regressions = " or ".join(other for other in ESTIMATORS if other not in classifiers)
+            regressions = " or ".join(
+                other for other, each in ESTIMATORS.items() if each.supervised and other not in classifiers
+            )
             advice = f"Declare its categories in the schema, or fit a {regressions} model to a number."
             raise InvalidValue(target, column.type, f"declared with categories, for {name}", advice)
         return {"classes": list(maker.classes)}

@@ -23,15 +23,17 @@ class Predicted:
     """Predictions, one for each row or example of the file, in its order."""
 
     target: str
-    """What is predicted: the column, or ``"class"`` for a network."""
+    """What is predicted: the column, ``"cluster"``, ``"components"``, or ``"class"`` for a network."""
     values: Sequence[Any]
-    """The predictions; None for an example whose numbers are not finite."""
+    """The predictions; None for an example whose numbers are not finite; a list of numbers for components."""
     classes: tuple[Any, ...]
     """The classes that the probabilities are for; none if probabilities were not asked for."""
     probabilities: Sequence[Any]
     """The probability of each class, for each row."""
     files: tuple[str, ...] = ()
     """The names of images, where each example is a file."""
+    parts: tuple[str, ...] = ()
+    """The names of the numbers of each row, where it has several."""
 
 
 def predict(
@@ -68,10 +70,14 @@ def _by_schema(
     known = replace(schema, columns={name: schema[name] for name in columns}, population=None, unit=Unit())
     frame = private_rows(prepare(source, known, columns, delimiter=delimiter), known, columns)
     classes = tuple(fitted.classes_) if proba else ()
+    transforms = not hasattr(fitted, "predict")
+    parts = tuple(fitted.get_feature_names_out()) if transforms else ()
+    target = maker.target or ("components" if transforms else "cluster")
     if not len(frame):
-        return Predicted(str(maker.target), [], classes, [])
+        return Predicted(target, [], classes, [], parts=parts)
     chances = fitted.predict_proba(frame) if proba else []
-    return Predicted(str(maker.target), fitted.predict(frame).tolist(), classes, chances)
+    found = fitted.transform(frame) if transforms else fitted.predict(frame)
+    return Predicted(target, found.tolist(), classes, chances, parts=parts)
 
 
 def _by_network(network: Any, source: Path, inputs: str | None, proba: bool) -> Predicted:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.drawing.trees import Node
 
-__all__ = ["CONFIDENCE", "Description", "Effects", "Pairs", "Weight", "numbered"]
+__all__ = ["CONFIDENCE", "Description", "Effects", "Pairs", "Profiles", "Sizes", "Weight", "numbered"]
 
 CONFIDENCE = 0.95
 """The level of the intervals of weights."""
@@ -78,6 +78,42 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """One released number for each part of a model: rows of clusters, variance of components."""
+
+    heading: str
+    about: str
+    """What the numbers are, in a sentence."""
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """One column of released numbers for each cluster or component, with one row for each feature."""
+
+    heading: str
+    about: str
+    """What the numbers are, in a sentence."""
+    names: tuple[str, ...]
+    """The names of the clusters or components."""
+    rows: tuple[tuple[str, tuple[float | str, ...]], ...]
+    """The name of a feature, and its number in each of them."""
+    in_units: bool = False
+    """Whether the numbers are values of the features, which are shown in the units of the table."""
+
+    def named(
+        self, names: Mapping[str, str], value: Callable[[str, float | str], float | str]
+    ) -> Profiles:
+        """The same with names in place of those that are keys, and values as ``value`` writes them."""
+        rows = []
+        for feature, numbers in self.rows:
+            told = names.get(feature, feature)
+            rows.append((told, tuple(value(told, each) for each in numbers) if self.in_units else numbers))
+        return replace(self, rows=tuple(rows))
+
+
+@dataclass(frozen=True)
 class Description:
     """What reports, ``tacit inspect`` and the command line may say of a fitted model.
 
@@ -103,15 +139,23 @@ class Description:
     """The model as a tree that can be drawn, if it is one."""
     dependences: Pairs | None = None
     """How far every two columns are from independent in a model that makes tables: total variation."""
+    sizes: Sizes | None = None
+    """How large the parts of the model are, where it has clusters or components."""
+    profiles: Profiles | None = None
+    """What the clusters or components are, feature by feature."""
 
     def named(
         self,
         features: Sequence[str],
         edge: Callable[[str, float | str], float | str] = lambda column, value: value,
     ) -> Description:
-        """The same with names for features that were only numbered; ``edge`` tells where a tree splits."""
+        """The same with names for features that were only numbered; ``edge`` writes where a tree splits.
+
+        ``edge`` also writes the coordinates of centres in the units of the table.
+        """
         names = dict(zip(numbered(len(features)), features, strict=True))
         weights = (replace(one, feature=names.get(one.feature, one.feature)) for one in self.weights)
         shapes = (one.named(names) for one in self.shapes)
         tree = None if self.tree is None else self.tree.named(names, edge)
-        return replace(self, weights=tuple(weights), shapes=tuple(shapes), tree=tree)
+        profiles = None if self.profiles is None else self.profiles.named(names, edge)
+        return replace(self, weights=tuple(weights), shapes=tuple(shapes), tree=tree, profiles=profiles)

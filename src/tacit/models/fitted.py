@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+from tacit import events
 from tacit.errors import InvalidValue
-from tacit.guarantee import Guarantee
+from tacit.guarantee import NOISE_KINDS, Guarantee
 from tacit.models.description import Description
 
 __all__ = ["description_of", "guarantee_of", "last_step"]
@@ -18,13 +22,45 @@ def last_step(model: Any) -> Any:
 
 
 def guarantee_of(model: Any) -> Guarantee:
-    """The guarantee of a fitted model; of a pipeline, that of its last step."""
-    guarantee = getattr(last_step(model), "guarantee_", None)
-    if not isinstance(guarantee, Guarantee):
-        raise InvalidValue(
-            "model", type(last_step(model)).__name__, "fitted, with its guarantee_", "Call fit first."
-        )
-    return guarantee
+    """The guarantee of a fitted model; of a pipeline, that of all its private steps together.
+
+    Several steps are composed: ε and δ are the sums of theirs, the event is the ``Compose`` of theirs.
+    """
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    found = [told for step in steps if isinstance(told := getattr(step, "guarantee_", None), Guarantee)]
+    if not isinstance(getattr(steps[-1], "guarantee_", None), Guarantee):
+        last = type(steps[-1]).__name__
+        raise InvalidValue("model", last, "fitted, with its guarantee_", "Call fit first.")
+    return found[0] if len(found) == 1 else _composed(found)
+
+
+def _composed(found: Sequence[Guarantee]) -> Guarantee:
+    """One guarantee for several releases from the same rows, by basic composition."""
+    first = found[0]
+    if any((each.relation, each.unit) != (first.relation, first.unit) for each in found):
+        told = ", ".join(f"{each.relation} of one {each.unit}" for each in found)
+        raise InvalidValue("model", told, "fitted under one relation and for one unit in all its steps")
+    kinds = {each.noise for each in found}
+    return replace(
+        first,
+        epsilon=_sum_up([each.epsilon for each in found]),
+        delta=min(_sum_up([each.delta for each in found]), math.nextafter(1.0, 0.0)),
+        event=events.Compose(tuple(each.event for each in found)),
+        noise=next(kind for kind in reversed(NOISE_KINDS) if kind in kinds),
+        assumptions=tuple(dict.fromkeys(each for one in found for each in one.assumptions)),
+    )
+
+
+def _sum_up(parts: Sequence[float]) -> float:
+    """The sum of the parts, rounded up where float64 does not hold it.
+
+    >>> _sum_up([0.25, 0.75]), _sum_up([0.1, 0.2]) >= 0.3, _sum_up([1.0, math.inf])
+    (1.0, True, inf)
+    """
+    found = math.fsum(parts)
+    if math.isinf(found) or Fraction(found) >= sum(map(Fraction, parts)):
+        return found
+    return math.nextafter(found, math.inf)
 
 
 def description_of(model: Any) -> Description:

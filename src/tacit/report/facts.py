@@ -109,6 +109,11 @@ class Facts:
         return hasattr(self.model, "coef_")
 
     @property
+    def has_no_target(self) -> bool:
+        """Whether the model describes rows, by clusters or components, and predicts no target."""
+        return self.description.profiles is not None
+
+    @property
     def is_network(self) -> bool:
         """Whether the model consists of the tensors of a network."""
         return bool(self.description.tensors)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tacit.drawing import trees
 from tacit.evaluation import Evaluation
-from tacit.report import coefficients, pairs, shape
+from tacit.report import coefficients, pairs, parts, shape
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
@@ -57,7 +57,8 @@ def model_page(
         *_groups(facts),
         *pairs.closeness(closeness),
         *pairs.dependences(facts),
-        *([] if facts.description.dependences else [_against_epsilon(facts, others)]),
+        *([] if facts.has_no_target else [_against_epsilon(facts, others)]),
+        *parts.shown(facts),
         *shape.shown(facts),
         *_tree(facts),
         *([] if facts.description.shapes else coefficients.shown(facts)),
@@ -184,6 +185,8 @@ def _utility(facts: Facts) -> list[Section]:
             "--against-public, and with the private rows, for the curator's eyes alone, with --curator."
         )
         return [Section(heading, [*expected, how])]
+    if facts.has_no_target:
+        return [Section(heading, [*expected, "Measured: nothing. There is no target to measure it by."])]
     if not facts.evaluations:
         how = (
             "tacit train --test others.npz --test-epsilon 0.2"

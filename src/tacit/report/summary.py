@@ -91,7 +91,7 @@ def _measured(facts: Facts) -> str:
             if (value := one.figures.get(name)) is not None:
                 rows = "other, public rows" if one.guarantee is None else "other, private rows"
                 return f"{name} {number(value)} ({ends(one.intervals[name])}), measured on {rows}"
-    return "not measured"
+    return "there is no target to measure it by" if facts.has_no_target else "not measured"
 
 
 def _data(facts: Facts, same: Sequence[Spending]) -> str:
