@@ -137,6 +137,7 @@ class ShortenedRows:
         self.width = rows.centre.features.size + (self.constant > 0)
 
     def weighted(self) -> Iterator[tuple[Array, Array, Array | float]]:
+        """(rows, targets, weights) of each block: centred rows, shortened to the length that was bought."""
         features = self._rows.centre.features.size
         for z, residuals, _, w in self._rows.blocks():
             x = z / (self._length * self.radius)
