@@ -3,8 +3,8 @@
     python benchmarks/labels.py [--data ../shared/data] [--method subset …] [--out FILE]
 
 Only labels are private. No setting was chosen by test rows: dropout, epochs and learning rate were chosen
-with the first 50,000 training rows, whose labels were randomized, and the true labels of the other 10,000. The
-choice is not covered by the guarantee of a fit; here the data are public. Every fit is one run with one seed.
+with the first 50,000 training rows, whose labels were randomized, and the true labels of the other 10,000.
+The choice is not covered by the guarantee of a fit; here the data are public. Every fit is one run.
 ``results/labels.md`` lists what was compared, with two caveats.
 """
 
