@@ -15,10 +15,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate, events
+from tacit.data.declared import declared_classes
 from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, joint_noise, shrunk
-from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.models.description import Weight

@@ -14,9 +14,9 @@ from sklearn.base import is_classifier
 
 from tacit import _validate, events
 from tacit._stopping import NegativeBinomial, Poisson, Stopping, gamma_of_mean
+from tacit.data.declared import declared_classes, declared_target_bounds
 from tacit.data.units import unit_numbers
 from tacit.errors import InvalidValue
-from tacit.estimators.declared import declared_classes, declared_target_bounds
 from tacit.estimators.private import PrivateEstimator, PrivateRows, Public
 from tacit.evaluation.measuring import noise_for
 from tacit.evaluation.tally import Tally

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit import _validate, events
+from tacit.data.declared import declared_classes, declared_target_bounds
 from tacit.data.given import places, real
 from tacit.errors import InvalidValue
 from tacit.estimators.blocks import PrivateRows, Rows
@@ -23,7 +24,6 @@ from tacit.estimators.boosting.residuals import Residuals
 from tacit.estimators.boosting.rounds import Rounds
 from tacit.estimators.boosting.shapes import Shape, shapes_of
 from tacit.estimators.coding import Coding
-from tacit.estimators.declared import declared_classes, declared_target_bounds
 from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.purchases import Purchases
 from tacit.models.description import Description, Effects, Weight

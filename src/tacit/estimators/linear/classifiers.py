@@ -11,8 +11,8 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 
 from tacit import _validate
+from tacit.data.declared import declared_classes
 from tacit.data.given import places
-from tacit.estimators.declared import declared_classes
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax
 from tacit.estimators.linear.model import Array, LinearModel
 from tacit.estimators.linear.noise.place import Noise

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from tacit import _validate
+from tacit.data.declared import declared_target_bounds
 from tacit.data.given import real
-from tacit.estimators.declared import declared_target_bounds
 from tacit.estimators.linear.losses import Loss, Squared
 from tacit.estimators.linear.model import Array, LinearModel
 from tacit.estimators.linear.noise.place import Noise

@@ -15,12 +15,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _gaussian, _validate, events
+from tacit.data.declared import declared_classes
 from tacit.drawing import trees
 from tacit.errors import InvalidValue
 from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, moved
-from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.trees import drawing, growing
 from tacit.estimators.trees.criteria import CRITERIA, MOST, gain, level_sensitivity, sensitivity

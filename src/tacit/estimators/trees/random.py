@@ -16,11 +16,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate, accounting, events
+from tacit.data.declared import declared_classes
 from tacit.errors import InvalidValue
 from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.coding import Coding, labelled, rows_to_predict
 from tacit.estimators.counting import deviation_of, joint_noise, moved, shrunk
-from tacit.estimators.declared import declared_classes
 from tacit.estimators.private import PrivateEstimator, Public, Recipe
 from tacit.estimators.trees.structure import Array, Tree
 from tacit.mechanisms import Gaussian, Laplace, PermuteAndFlip
