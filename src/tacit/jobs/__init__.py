@@ -1,5 +1,5 @@
-"""Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`evaluate`; and
-:func:`report` and :func:`predict`, which need no private rows.
+"""Whole jobs, from a file to a release: :func:`query`, :func:`fit`, :func:`train`, :func:`pate_answer`,
+:func:`pate_fit`, :func:`evaluate`; and :func:`report` and :func:`predict`, which need no private rows.
 
 Every job that is charged takes the same road. What is public is checked first: a wrong column costs nothing.
 Then the ledger is charged, durably, and only then is a row read. What was paid for is not lost: a model whose
@@ -28,6 +28,15 @@ from tacit.jobs.asking import Answered, QueryJob, plan_query, query
 from tacit.jobs.checking import Checked, curator_check
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
+from tacit.jobs.pate import (
+    AnsweredVotes,
+    PateFitJob,
+    VotesJob,
+    pate_answer,
+    pate_fit,
+    plan_pate_answer,
+    plan_pate_fit,
+)
 from tacit.jobs.predicting import Predicted, predict
 from tacit.jobs.reporting import report
 from tacit.jobs.testing import EvaluateJob, evaluate, plan_evaluate
@@ -35,6 +44,7 @@ from tacit.jobs.training import plan_train, train
 
 __all__ = [
     "Answered",
+    "AnsweredVotes",
     "Balance",
     "Checked",
     "Due",
@@ -42,14 +52,20 @@ __all__ = [
     "FitJob",
     "Fitted",
     "Job",
+    "PateFitJob",
     "Predicted",
     "QueryJob",
     "Refused",
+    "VotesJob",
     "curator_check",
     "evaluate",
     "fit",
+    "pate_answer",
+    "pate_fit",
     "plan_evaluate",
     "plan_fit",
+    "plan_pate_answer",
+    "plan_pate_fit",
     "plan_query",
     "plan_train",
     "predict",

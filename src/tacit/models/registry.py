@@ -41,7 +41,7 @@ PATH = str | os.PathLike[str]
 
 ARCHIVE, SAFETENSORS = "archive", "safetensors"
 HOMES = {
-    ARCHIVE: ("tacit.models.archive", "tacit.estimators.registry"),
+    ARCHIVE: ("tacit.models.archive", "tacit.estimators.registry", "tacit.pate.registry"),
     SAFETENSORS: ("tacit.training.networks.network",),
 }
 """The modules that register how files of a format are read, and what they may hold."""
