@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         jobs,
         mechanisms,
         models,
+        pate,
         tables,
         training,
     )
@@ -49,6 +50,7 @@ __all__ = [
     "load",
     "mechanisms",
     "models",
+    "pate",
     "save",
     "tables",
     "training",
