@@ -51,8 +51,8 @@ class Nearest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def pate(**changed: Any) -> PATEClassifier:
     given = {
-        "teacher": Nearest(), "student": LogisticRegression(), "n_teachers": 40, "epsilon": 3.0, "delta": 1e-5,
-        "classes": CLASSES, "random_state": 1,
+        "teacher": Nearest(), "student": LogisticRegression(), "n_teachers": 40, "epsilon": 3.0,
+        "delta": 1e-5, "classes": CLASSES, "random_state": 1,
     }  # fmt: skip
     return PATEClassifier(**given | changed)
 
@@ -154,7 +154,8 @@ def test_answer_rates_are_by_class(fitted: PATEClassifier) -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_one_row_moves_one_vote(monkeypatch: pytest.MonkeyPatch, relation: str) -> None:
-    """The last row is removed or replaced by the farthest row there is: with the same draws, one vote moves."""
+    """The last row is removed or replaced by the farthest row there is: with the same draws, one vote
+    moves."""
     rows, labels = np.vstack([PRIVATE, [[90.0, 90.0]]]), np.append(LABELS, 2)
     model = pate(relation=relation, n_queries=50, n_answers=50)
     votes = counts_of(monkeypatch, model, rows, labels, queries=PUBLIC)
@@ -188,7 +189,8 @@ def test_a_row_that_two_teachers_learn_from_is_caught(monkeypatch: pytest.Monkey
 
 
 def test_teachers_are_drawn_independently_and_uniformly() -> None:
-    """A cut of a shuffled range, in which equal parts give rows away, would never give two rows to one of two."""
+    """A cut of a shuffled range, in which equal parts give rows away, would never give two rows to one of
+    two."""
     together, draws = 0, 4000
     source = Source(random_state=5)
     for _ in range(draws):
@@ -250,7 +252,10 @@ class Fails(Nearest):
 
 @pytest.mark.parametrize("how", ["raises", "exits", "talks", "few", "strange", "draws"])
 def test_what_a_teacher_does_with_a_row_decides_nothing_but_its_votes(
-    how: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    how: str,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows, labels = np.vstack([PRIVATE, [[90.0, 90.0]]]), np.append(LABELS, 2)
     model = pate(teacher=Fails(how), n_queries=30, n_answers=30)
@@ -343,7 +348,9 @@ def test_units_are_those_of_the_ledger(tmp_path: Path) -> None:
         model.fit(PRIVATE, LABELS, PUBLIC, units=np.arange(1200) // 5)
         assert model.guarantee_.unit == Unit("person", 5)
         with pytest.raises(InvalidValue, match="units"):
-            pate(ledger=ledger, rows_per_unit=5, epsilon=0.1).fit_rows(PUBLIC, lambda: (PRIVATE, LABELS, None))
+            pate(ledger=ledger, rows_per_unit=5, epsilon=0.1).fit_rows(
+                PUBLIC, lambda: (PRIVATE, LABELS, None)
+            )
 
 
 @pytest.mark.parametrize(
@@ -394,7 +401,7 @@ def reachable(root: Any) -> list[Any]:
     found, seen, left = [], set(), [root]
     while left:
         one = left.pop()
-        if id(one) in seen or isinstance(one, type) or callable(one) and hasattr(one, "__code__"):
+        if id(one) in seen or isinstance(one, type) or (callable(one) and hasattr(one, "__code__")):
             continue
         seen.add(id(one))
         found.append(one)
@@ -523,7 +530,9 @@ def test_a_person_moves_the_counts_by_the_votes_of_the_group(monkeypatch: pytest
         assert np.abs(counts - other).max() == votes
         (tests, answers) = model.group_guarantees_[group].event.events
         assert tests.event.noise_multiplier == pytest.approx(plan.aggregator.sigma_threshold / votes)
-        assert answers.event.noise_multiplier == pytest.approx(plan.aggregator.sigma_answer / (2**0.5 * votes))
+        assert answers.event.noise_multiplier == pytest.approx(
+            plan.aggregator.sigma_answer / (2**0.5 * votes)
+        )
 
 
 def test_a_unit_of_several_groups_belongs_to_the_strictest() -> None:

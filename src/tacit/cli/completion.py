@@ -15,8 +15,8 @@ ARCHITECTURES = ("linear", "mlp", "cnn", "scattering", "resnet")
 """The names in ``tacit.training.networks.architectures.RECIPES``, which needs PyTorch; a test compares."""
 
 STUDENTS = (
-    "decision-tree", "extra-trees", "forest", "gaussian-nb", "gradient-boosting", "linear-svc", "logistic", "mlp",
-    "neighbors", "ridge", "svc",
+    "decision-tree", "extra-trees", "forest", "gaussian-nb", "gradient-boosting", "linear-svc", "logistic",
+    "mlp", "neighbors", "ridge", "svc",
 )  # fmt: skip
 """The classifiers in ``tacit.pate.student.KINDS``, which needs scikit-learn; a test compares."""
 

@@ -51,7 +51,9 @@ COMMANDS = {
             "tacit.cli.train",
         ),
         Command(
-            "pate", "Answer public queries from the votes of private teachers, and teach a student.", "tacit.cli.pate"
+            "pate",
+            "Answer public queries from the votes of private teachers, and teach a student.",
+            "tacit.cli.pate",
         ),
         Command(
             "predict",

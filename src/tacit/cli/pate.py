@@ -26,7 +26,9 @@ AGGREGATORS = ("confident", "gnmax", "lnmax")
 
 @app.command()
 def answer(
-    votes: Annotated[Path, typer.Argument(help="Votes: .npy or CSV, a row for each query.", show_default=False)],
+    votes: Annotated[
+        Path, typer.Argument(help="Votes: .npy or CSV, a row for each query.", show_default=False)
+    ],
     aggregator: Annotated[
         str,
         typer.Option(
@@ -37,10 +39,12 @@ def answer(
     ],
     ledger: options.LedgerPlace,
     threshold: Annotated[
-        float | None, typer.Option(help="Of confident: votes that the largest count must have.", show_default=False)
+        float | None,
+        typer.Option(help="Of confident: votes that the largest count must have.", show_default=False),
     ] = None,
     sigma_threshold: Annotated[
-        float | None, typer.Option(help="Of confident: noise of the test of the threshold.", show_default=False)
+        float | None,
+        typer.Option(help="Of confident: noise of the test of the threshold.", show_default=False),
     ] = None,
     sigma: Annotated[
         float | None, typer.Option(help="Noise of the counts, for confident and gnmax.", show_default=False)
@@ -87,15 +91,19 @@ def answer(
     """
     in_json = wants_json(format)
     chosen = _aggregator(
-        aggregator, {"threshold": threshold, "sigma_threshold": sigma_threshold, "sigma": sigma, "gamma": gamma}
+        aggregator,
+        {"threshold": threshold, "sigma_threshold": sigma_threshold, "sigma": sigma, "gamma": gamma},
     )
     with jobs.plan_pate_answer(
-        votes, aggregator=chosen, ledger=ledger, delta=delta, epsilon=epsilon, answers=answers, queries=queries,
+        votes, aggregator=chosen, ledger=ledger, delta=delta, epsilon=epsilon, answers=answers,
+        queries=queries,
         classes=classes, dataset=dataset, out=out, overwrite=overwrite, label=label, random_state=seed,
     ) as job:  # fmt: skip
         to_stdout = out is None
         console = Console(quiet=quiet or in_json, stderr=to_stdout and not dry_run)
-        say(console, f"{job.label.capitalize()}, at most {job.plan.answered}: {described(job.plan.event)}", "")
+        say(
+            console, f"{job.label.capitalize()}, at most {job.plan.answered}: {described(job.plan.event)}", ""
+        )
         plan = _plan_facts(job)
         if dry_run and in_json:
             show_json(plan)
@@ -109,7 +117,9 @@ def answer(
                 made = job.run(tell, spending.warn)
         spending.settled(console, made.guarantee, job.payment.ledger, ())
         if in_json:
-            show_json({**plan, "answers": _told(made.labels), "guarantee": json.loads(made.guarantee.to_json())})
+            show_json(
+                {**plan, "answers": _told(made.labels), "guarantee": json.loads(made.guarantee.to_json())}
+            )
         elif to_stdout:
             typer.echo("query,answer")
             for query, found in enumerate(_told(made.labels)):
@@ -125,10 +135,12 @@ def fit(
     source: options.Source,
     schema: options.SchemaFile,
     target: Annotated[
-        str, typer.Option(help="The column to predict.", show_default=False, autocompletion=completion.columns)
+        str,
+        typer.Option(help="The column to predict.", show_default=False, autocompletion=completion.columns),
     ],
     queries: Annotated[
-        Path, typer.Option(help="Public rows of the same columns; the target may be absent.", show_default=False)
+        Path,
+        typer.Option(help="Public rows of the same columns; the target may be absent.", show_default=False),
     ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the answers.", show_default=False)],
     delta: Annotated[float, typer.Option(help="δ to spend: above 0.", show_default=False)],
@@ -189,7 +201,13 @@ def fit(
         n_jobs=jobs_, random_state=seed,
     ) as job:  # fmt: skip
         console = Console(quiet=quiet or in_json)
-        say(console, f"A {job.label} will spend", "", *(f"  {line}" for line in str(job.plan).splitlines()), "")
+        say(
+            console,
+            f"A {job.label} will spend",
+            "",
+            *(f"  {line}" for line in str(job.plan).splitlines()),
+            "",
+        )
         plan = _plan_facts(job)
         if dry_run and in_json:
             show_json(plan)
@@ -220,12 +238,16 @@ def _aggregator(name: str, given: dict[str, float | None]) -> Any:
     """The aggregator that the options describe; each needs its own, and takes no other."""
     from tacit.pate import ConfidentGNMax, GNMax, LNMax
 
-    needed = {"confident": ("threshold", "sigma_threshold", "sigma"), "gnmax": ("sigma",), "lnmax": ("gamma",)}
+    needed = {
+        "confident": ("threshold", "sigma_threshold", "sigma"),
+        "gnmax": ("sigma",),
+        "lnmax": ("gamma",),
+    }
     wanted = needed[_validate.choice("aggregator", name, AGGREGATORS)]
     for option, value in given.items():
         if (value is not None) is not (option in wanted):
             raise InvalidValue(option, value, f"{'given' if value is None else 'left out'} for {name}")
-    values = {option: float(value) for option, value in given.items() if value is not None}
+    values: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
     if name == "confident":
         return ConfidentGNMax(sigma_answer=values.pop("sigma"), **values)
     return GNMax(**values) if name == "gnmax" else LNMax(**values)

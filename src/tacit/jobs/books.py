@@ -26,7 +26,9 @@ def agreed(
     that of the ledger is taken.
     """
     book = (
-        ledger if isinstance(ledger, Ledger) else stack.enter_context(_opened(ledger, dataset, unit or Unit(), delta))
+        ledger
+        if isinstance(ledger, Ledger)
+        else stack.enter_context(_opened(ledger, dataset, unit or Unit(), delta))
     )
     payment = Payment.agreed(book, unit=unit)
     if delta > book.budget.delta:

@@ -53,7 +53,13 @@ class VotesJob(Job):
     unread = "votes"
 
     def __init__(
-        self, source: Path, shape: tuple[int, int], plan: AnswerPlan, payment: Payment, label: str, seed: int | None
+        self,
+        source: Path,
+        shape: tuple[int, int],
+        plan: AnswerPlan,
+        payment: Payment,
+        label: str,
+        seed: int | None,
     ) -> None:
         self.source = source
         self.shape = shape
@@ -71,7 +77,8 @@ class VotesJob(Job):
         """Charge, read the votes, answer, write."""
         plan, payment = self.plan, self.payment
         made = plan.aggregator.release(
-            lambda: self._read(say), asked=plan.asked, answers=plan.answered, ledger=payment.ledger, delta=plan.delta,
+            lambda: self._read(say), asked=plan.asked, answers=plan.answered, ledger=payment.ledger,
+            delta=plan.delta,
             relation=payment.relation, unit=payment.unit, label=self.label, random_state=self.seed,
         )  # fmt: skip
         place = self.out
@@ -84,7 +91,9 @@ class VotesJob(Job):
         say("Reading the votes")
         votes = _votes_in(self.source)
         if votes.shape != self.shape:
-            raise InvalidValue("votes", "of another shape", f"{self.shape[0]} queries by {self.shape[1]} classes")
+            raise InvalidValue(
+                "votes", "of another shape", f"{self.shape[0]} queries by {self.shape[1]} classes"
+            )
         return votes
 
 
@@ -138,11 +147,12 @@ def plan_pate_answer(
 def pate_answer(job: VotesJob) -> AnsweredVotes:
     """Answer public queries from a file of votes: charge, then read the votes.
 
-    ``votes`` is an .npy file of counts, one row for each query and one column for each class, whose shape is taken
+    ``votes`` is an .npy file of counts, one row for each query and one column for each class, whose shape
+    is taken
     as public; or a CSV file of the same without a header, for which ``queries`` and ``classes`` say the
     shape. ``aggregator`` is one of :mod:`tacit.pate`. At most ``answers`` queries are answered, or as many as
-    ``epsilon`` allows; all of them otherwise, and the worst case is charged. ``out`` is a CSV file: the number
-    of each query and its answer, empty for none.
+    ``epsilon`` allows; all of them otherwise, and the worst case is charged. ``out`` is a CSV file: the
+    number of each query and its answer, empty for none.
 
     Guarantee: that of the aggregator, if each unit of the ledger was among the data of one teacher alone.
     """
@@ -150,7 +160,8 @@ def pate_answer(job: VotesJob) -> AnsweredVotes:
 
 
 class PateFitJob(Job):
-    """A student that is planned: everything about it is public but the rows, which are read inside the charge."""
+    """A student that is planned: everything about it is public but the rows, which are read inside the
+    charge."""
 
     def __init__(
         self, source: str, maker: Preprocessor, queries: Any, estimator: Any, payment: Payment, label: str
@@ -262,7 +273,9 @@ def plan_pate_fit(
             ledger=payment.ledger, label=told, n_jobs=n_jobs, random_state=random_state,
         )  # fmt: skip
         frame = feature_rows(maker, queries, delimiter)
-        job = PateFitJob(os.fspath(source), maker, maker.fit(frame).transform(frame), estimator, payment, told)
+        job = PateFitJob(
+            os.fspath(source), maker, maker.fit(frame).transform(frame), estimator, payment, told
+        )
         if out is not None:
             job.out, job.overwrite = Path(out), overwrite
             files.writable(job.out, overwrite, source, schema, ledger, queries)
@@ -272,13 +285,15 @@ def plan_pate_fit(
 
 @whole(plan_pate_fit)
 def pate_fit(job: PateFitJob) -> Fitted:
-    """Train teachers on a file of private rows, and a student on their answers to public ones: charge, then read.
+    """Train teachers on a file of private rows, and a student on their answers to public ones: charge, then
+    read.
 
-    ``source`` is a CSV or Parquet file, or a pattern of several, and ``queries`` another with public rows of the
-    same columns, whose target may be absent. ``teacher`` and ``student`` are names of
-    :data:`tacit.pate.student.KINDS` that classify, or estimators. The model is written to ``out``, if that is given,
-    without its teachers. Guarantee: that of :class:`tacit.pate.PATEClassifier`, under the relation and for the
-    unit of the ledger.
+    ``source`` is a CSV or Parquet file, or a pattern of several, and ``queries`` another with public rows
+    of the same columns, whose target may be absent. ``teacher`` and ``student`` are names of
+    :data:`tacit.pate.student.KINDS` that classify, or estimators. The model is written to ``out``, if that
+    is given,
+    without its teachers. Guarantee: that of :class:`tacit.pate.PATEClassifier`, under the relation and for
+    the unit of the ledger.
     """
     return job.run()
 
@@ -304,12 +319,18 @@ def _shape(source: Path, queries: int | None, classes: int | None) -> tuple[int,
     if source.suffix != ".npy":
         if queries is None or classes is None:
             advice = "Say both: a CSV file tells its shape only to whoever reads the votes."
-            raise InvalidValue("queries" if queries is None else "classes", None, "given for a CSV file", advice)
+            raise InvalidValue(
+                "queries" if queries is None else "classes", None, "given for a CSV file", advice
+            )
         return _validate.count("queries", queries, 1), _validate.count("classes", classes, 2)
     try:
         with source.open("rb") as stream:
             version = np.lib.format.read_magic(stream)
-            reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            reader = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
             found = reader(stream)[0]
     except ValueError:
         raise InvalidValue("votes", str(source), "an .npy file of numbers") from None

@@ -16,9 +16,9 @@ aggregator                 answers                                         event
 :class:`MultiLabel`, :class:`MeanVote` and :class:`MedianVote` take the teachers' predictions one by one, of
 shape (teachers, queries, …), for several labels at once and for numbers.
 
-:class:`PATEClassifier` goes the whole way: it gives each unit to one teacher, trains the teachers, plans threshold
-and noise for a budget (:func:`plan_answers`), charges, answers public queries and teaches a student.
-:class:`PrivateNeighbors` does the same without teachers.
+:class:`PATEClassifier` goes the whole way: it gives each unit to one teacher, trains the teachers, plans
+threshold and noise for a budget (:func:`plan_answers`), charges, answers public queries and teaches a
+student. :class:`PrivateNeighbors` does the same without teachers.
 
 ``answer`` is the mechanism, ``event`` what it costs, ``release`` charges a ledger and answers, and ``rdp``
 computes Rényi divergences, also from the votes, which makes them private until they are :func:`sanitise`-d.

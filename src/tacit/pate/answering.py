@@ -7,8 +7,8 @@
 5. **answers**: noisy answers to some of the public queries; votes and teachers are thrown away.
 6. **student**: fitted to public inputs and released answers, outside the charge: post-processing.
 
-**What is released**: which of the queries were answered, their answers, and the student, which is computed from
-these. Nothing else is kept: no row, no teacher, no vote.
+**What is released**: which of the queries were answered, their answers, and the student, which is computed
+from these. Nothing else is kept: no row, no teacher, no vote.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from tacit.pate.student import check_student, from_parts, taught, to_parts
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["Answering", "AnswerRate", "PrivateRows", "Read"]
+__all__ = ["AnswerRate", "Answering", "PrivateRows", "Read"]
 
 PUBLIC = "the queries are public: they were chosen without the private rows"
 CHOSEN = "the parameters were chosen without the data"
 NEVER_SAVED = ("ledger", "random_state", "teacher", "student")
-"""Parameters that are not written into model files as they are; a student of a known class is, as its parts."""
+"""Parameters that are not written into model files as they are; a student of a known class is, as its
+parts."""
 
 Int64 = NDArray[np.int64]
 
@@ -147,8 +148,9 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Any:
         """As ``fit``, from private rows that ``read`` fetches, once, and only after the charge.
 
-        ``read`` returns (X, y, units): units are expected where the ledger's unit is a column. ``assumptions``
-        are added to those of the guarantee; ``tell`` is told how many of how many teachers are done.
+        ``read`` returns (X, y, units): units are expected where the ledger's unit is a column.
+        ``assumptions`` are added to those of the guarantee; ``tell`` is told how many of how many teachers
+        are done.
         """
         asked = self._public(queries)
 
@@ -192,8 +194,8 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.teach(self.student)
 
     def _keep(
-        self, plan: AnswerPlan, payment: Payment, asked: _Queries, order: Any, told: Any, found: Any, kind: str,
-        assumptions: Sequence[str],
+        self, plan: AnswerPlan, payment: Payment, asked: _Queries, order: Any, told: Any, found: Any,
+        kind: str, assumptions: Sequence[str],
     ) -> None:  # fmt: skip
         """Set what is released: queries are put in order until there are enough answers, and no further."""
         for name, fact in asked.named.items():
@@ -243,7 +245,7 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.full(len(matrix), usual)
         return np.asarray(self.student_.predict(matrix))
 
-    @available_if(_student_has_probabilities)
+    @available_if(_student_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The student's probabilities, one column for each declared class."""
         check_is_fitted(self, "student_")
@@ -267,7 +269,10 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         answered = np.isin(self.asked_, self.answered_)
         return [
             AnswerRate(
-                label, int((taken == i).sum()), int((answered & (taken == i)).sum()), int((self.answers_ == i).sum())
+                label,
+                int((taken == i).sum()),
+                int((answered & (taken == i)).sum()),
+                int((self.answers_ == i).sum()),
             )
             for i, label in enumerate(self.classes_.tolist())
         ]
@@ -342,7 +347,12 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 params[name] = None
         found = {name: getattr(self, name) for name in self.released if hasattr(self, name)}
         groups = [(name, each.to_json()) for name, each in getattr(self, "group_guarantees_", {}).items()]
-        return {"params": params, "attributes": found, "student": to_parts(self.student), "groups": groups}, {}
+        return {
+            "params": params,
+            "attributes": found,
+            "student": to_parts(self.student),
+            "groups": groups,
+        }, {}
 
     @classmethod
     def _from_saved(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:

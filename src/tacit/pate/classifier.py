@@ -20,40 +20,44 @@ from tacit.randomness import Source
 
 __all__ = ["PATEClassifier"]
 
-BY_GROUP = "neighbours differ in one unit of the same group; which units belong to which group is not protected"
+BY_GROUP = (
+    "neighbours differ in one unit of the same group; which units belong to which group is not protected"
+)
 
 
 class PATEClassifier(Answering):
     """A classifier that learns from noisy votes of teachers, of which each saw other private rows.
 
     **Relation and sensitivity.** Every unit (or row, where no ``units`` are given) draws its teacher
-    independently and uniformly, so a unit that is added, removed or replaced changes the rows of one teacher, and with
-    them at most one vote per query (:mod:`tacit.pate.partition`, :mod:`tacit.pate.teachers`). All rows of a unit
-    go to the same teacher: the guarantee for a unit does not depend on how many rows it has.
+    independently and uniformly, so a unit that is added, removed or replaced changes the rows of one
+    teacher, and with them at most one vote per query (:mod:`tacit.pate.partition`,
+    :mod:`tacit.pate.teachers`). All rows of a unit go to the same teacher: the guarantee for a unit does
+    not depend on how many rows it has.
 
     **Event.** Of the public queries ``n_queries`` are asked in random order, until ``n_answers`` of them were
     answered. Both are fixed in advance, and the worst case is charged before any row is read: for
     :class:`~tacit.pate.ConfidentGNMax`, ``n_queries`` tests of the threshold and ``n_answers`` noisy
     maxima (:mod:`tacit.pate.planning`).
 
-    **Released**: which queries were answered, their answers, and the student. Teachers and votes are thrown away.
-    The student is fitted to public inputs and released answers, so its parameters may be tuned, and it may be
-    fitted again (:meth:`teach`), at no cost.
+    **Released**: which queries were answered, their answers, and the student. Teachers and votes are thrown
+    away. The student is fitted to public inputs and released answers, so its parameters may be tuned, and
+    it may be fitted again (:meth:`teach`), at no cost.
 
     Parameters
     ----------
     teacher, student
-        Any estimators with ``fit`` and ``predict``: scikit-learn's, this library's without a ledger (a teacher
-        needs no noise of its own, so scikit-learn's are better), or a PyTorch module in
+        Any estimators with ``fit`` and ``predict``: scikit-learn's, this library's without a ledger (a
+        teacher needs no noise of its own, so scikit-learn's are better), or a PyTorch module in
         :class:`~tacit.pate.Network`.
     n_teachers
         How many teachers. More teachers make the same noise matter less, with fewer rows for each.
     aggregator
-        An aggregator of :mod:`tacit.pate` with noise and threshold; the budget decides how many answers it gives.
-        Left out, both are planned from public facts.
+        An aggregator of :mod:`tacit.pate` with noise and threshold; the budget decides how many answers it
+        gives. Left out, both are planned from public facts.
     epsilon, delta
-        The budget. ``epsilon`` and ``n_teachers`` may be mappings of the same groups of people, each with an ε of
-        its own; then ``fit`` takes ``groups``, and ``group_guarantees_`` says what each was promised.
+        The budget. ``epsilon`` and ``n_teachers`` may be mappings of the same groups of people, each with
+        an ε of its own; then ``fit`` takes ``groups``, and ``group_guarantees_`` says what each was
+        promised.
     classes
         All labels there may be; labels outside are ignored.
     n_queries, n_answers
@@ -62,7 +66,8 @@ class PATEClassifier(Answering):
         How the student uses public inputs without an answer: None, ``"self-training"`` or ``"propagation"``
         (:mod:`tacit.pate.student`).
     relation, rows_per_unit, ledger, label, random_state
-        As for the estimators. ``rows_per_unit`` is what the guarantee and the ledger say of a unit; no row is dropped.
+        As for the estimators. ``rows_per_unit`` is what the guarantee and the ledger say of a unit; no row
+        is dropped.
     n_jobs
         How many processes train teachers, None for one on each core. With 1, teachers are trained here.
     verbose
@@ -129,11 +134,13 @@ class PATEClassifier(Answering):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, queries: Any, units: Any = None, groups: Any = None) -> Any:
-        """Train teachers on private rows, answer public ``queries``, and teach the student; the charge comes first.
+        """Train teachers on private rows, answer public ``queries``, and teach the student; the charge
+        comes first.
 
-        ``queries`` are public rows of the same features as X. ``units`` names the unit of each private row, and
-        ``groups`` its group where ``epsilon`` is a mapping. A row with a value that is not finite, an undeclared
-        label or group, or no unit contributes nothing.
+        ``queries`` are public rows of the same features as X. ``units`` names the unit of each private
+        row, and
+        ``groups`` its group where ``epsilon`` is a mapping. A row with a value that is not finite, an
+        undeclared label or group, or no unit contributes nothing.
         """
         if (groups is not None) is not isinstance(self.epsilon, Mapping):
             needed = "given, one for each row" if groups is None else "left out where epsilon is one number"
@@ -142,7 +149,8 @@ class PATEClassifier(Answering):
 
     def _planned(self, queries: int, payment: Payment) -> AnswerPlan:
         return plan_answers(
-            self.aggregator, queries=queries, teachers=self.n_teachers, classes=len(declared_classes(self.classes)),
+            self.aggregator, queries=queries, teachers=self.n_teachers,
+            classes=len(declared_classes(self.classes)),
             epsilon=self.epsilon, delta=self.delta, relation=payment.relation, asked=self.n_queries,
             answers=self.n_answers,
         )  # fmt: skip

@@ -27,26 +27,27 @@ __all__ = ["PrivateNeighbors"]
 class PrivateNeighbors(Answering):
     """A classifier that learns from noisy votes of the private rows nearest to each public query.
 
-    For each query every unit is sampled anew with ``sampling_rate``; the ``n_neighbors`` rows of the sample that are
-    nearest vote with their labels; Gaussian noise is added to the counts, and the largest is the answer. Nothing is
-    trained on private rows. Distances are taken in the features as they are: hand in features that were computed
-    by a public function, such as a network that was trained on public data or
+    For each query every unit is sampled anew with ``sampling_rate``; the ``n_neighbors`` rows of the sample
+    that are nearest vote with their labels; Gaussian noise is added to the counts, and the largest is the
+    answer. Nothing is trained on private rows. Distances are taken in the features as they are: hand in
+    features that were computed by a public function, such as a network that was trained on public data or
     :class:`tacit.training.Scattering`.
 
-    **Sensitivity.** A unit of m rows that enters the sample puts at most m of its rows among the nearest, and pushes
-    as many others out: at most m votes are added to one count and m taken from another, √2·m in the ℓ2
-    norm. A distance is computed from its row alone, and ties go to the row that comes first, so no other row
-    changes its rank.
+    **Sensitivity.** A unit of m rows that enters the sample puts at most m of its rows among the nearest,
+    and pushes as many others out: at most m votes are added to one count and m taken from another, √2·m in
+    the ℓ2 norm. A distance is computed from its row alone, and ties go to the row that comes first, so no
+    other row changes its rank.
 
     **Event.** ``Repeat(PoissonSampled(sampling_rate, Gaussian(z)), n_queries)`` with noise z·√2·m under
-    ``add_remove``. Under ``replace_one`` the event requires that a unit which enters the sample moves the counts by at
+    ``add_remove``. Under ``replace_one`` the event requires that a unit which enters the sample moves the
+    counts by at
     most half of what one that is replaced does. That does not hold here (both move them by √2·m), so the
     noise is z·2·√2·m, for which both bounds hold.
 
     **Released**: the answers and the student (:mod:`tacit.pate.answering`).
 
-    Parameters are those of :class:`~tacit.pate.PATEClassifier`, but for teachers and aggregator; ``rows_per_unit``
-    bounds how many rows of a unit are used.
+    Parameters are those of :class:`~tacit.pate.PATEClassifier`, but for teachers and aggregator;
+    ``rows_per_unit`` bounds how many rows of a unit are used.
 
     Zhu, Yu, Chandraker and Wang 2020, "Private-kNN".
 
@@ -117,15 +118,15 @@ class PrivateNeighbors(Answering):
             moved *= 2
         sigma = math.nextafter(noise * moved, math.inf)
         cost = accounting.epsilon(event(noise), delta, relation=payment.relation)
-        doubts = ()
+        doubts: tuple[str, ...] = ()
         if sigma > voters / 3:
             doubts = (
-                f"The noise on each count, {sigma:.3g}, is more than a third of the {voters} neighbours that vote: "
+                f"The noise on each count, {sigma:.3g}, is more than a third of the {voters} votes: "
                 "most answers will be wrong. Ask fewer queries, let more neighbours vote, or raise epsilon=.",
             )
         return AnswerPlan(
-            GNMax(sigma=sigma), asked, asked, event(noise), cost, delta, payment.relation, voters, doubts=doubts,
-            voters="neighbours",
+            GNMax(sigma=sigma), asked, asked, event(noise), cost, delta, payment.relation, voters,
+            doubts=doubts, voters="neighbours",
         )  # fmt: skip
 
     def _answers(
@@ -148,4 +149,6 @@ class PrivateNeighbors(Answering):
         return np.asarray(plan.aggregator.answer(votes, random_state=source))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
-        return (("neighbours", f"{self.n_neighbors}, sampled with rate {self.sampling_rate:g} for each query"),)
+        return (
+            ("neighbours", f"{self.n_neighbors}, sampled with rate {self.sampling_rate:g} for each query"),
+        )

@@ -1,11 +1,11 @@
 """Partition: which teacher learns from which rows.
 
 **Relation.** Every unit, or every row where rows are protected, draws its teacher by itself, uniformly and
-independently of all others. So the partition of the remaining units has the same distribution whether one more
-unit is there or not: under ``add_remove`` one unit belongs to one teacher, and no other teacher's rows change.
-Under ``replace_one`` the unit that replaces another draws again, and may be coupled to draw the same teacher: again
-one teacher's rows change. A shuffled range that is cut into equal parts has neither property: one row more moves
-the borders of all parts.
+independently of all others. So the partition of the remaining units has the same distribution whether one
+more unit is there or not: under ``add_remove`` one unit belongs to one teacher, and no other teacher's rows
+change. Under ``replace_one`` the unit that replaces another draws again, and may be coupled to draw the
+same teacher: again one teacher's rows change. A shuffled range that is cut into equal parts has neither
+property: one row more moves the borders of all parts.
 
 All rows of a unit go to the same teacher, however many they are. So a unit moves one vote.
 """
@@ -31,7 +31,8 @@ def drawn_teachers(units: Int64, groups: Int64, sizes: Sequence[int], source: So
     """The teacher of each row: a uniform draw for each unit among the teachers of its group.
 
     ``units`` numbers the unit of each row from 0, ``groups`` its group, and −1 in either is a row that nobody
-    learns from; ``sizes`` are the numbers of teachers of the groups, which are numbered one group after the other.
+    learns from; ``sizes`` are the numbers of teachers of the groups, which are numbered one group after the
+    other.
 
     >>> units, group = np.array([0, 0, 1, -1]), np.zeros(4, dtype=np.int64)
     >>> teachers = drawn_teachers(units, group, [1000], Source(random_state=1))

@@ -1,14 +1,14 @@
 """Planning: how many queries, how many answers, and how much noise a budget buys, from public facts alone.
 
-The plan is made of the number of public queries, of teachers and of classes, of ε, δ and the relation: no vote is
-looked at. Papernot and others chose threshold and noise by trying several on the votes, which no ε in the
-papers accounts for; nothing of that kind is done here.
+The plan is made of the number of public queries, of teachers and of classes, of ε, δ and the relation: no
+vote is looked at. Papernot and others chose threshold and noise by trying several on the votes, which no ε
+in the papers accounts for; nothing of that kind is done here.
 
 **Event.** ``asked`` queries are put to the teachers, and as soon as ``answered`` of them were answered the
-teachers are asked no more. Both numbers are fixed in advance. So the worst case (each of the ``asked`` tests of the
-threshold, and ``answered`` noisy counts) is one event that is known before any vote, and is charged in one
-piece. Where the teachers stop follows from answers that were released, and stopping early costs no more than
-going on.
+teachers are asked no more. Both numbers are fixed in advance. So the worst case (each of the ``asked``
+tests of the threshold, and ``answered`` noisy counts) is one event that is known before any vote, and is
+charged in one piece. Where the teachers stop follows from answers that were released, and stopping early
+costs no more than going on.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tacit.relations import Relation
 __all__ = ["AnswerPlan", "GroupPlan", "plan_answers"]
 
 TEST_SHARE = 0.1
-"""The part of the privacy loss that planned tests of the threshold take; votes that are published for MNIST spend
-7.5 % of it on them (640 tests at 150, 283 answers at 40)."""
+"""The part of the privacy loss that planned tests of the threshold take; votes that are published for MNIST
+spend 7.5 % of it on them (640 tests at 150, 283 answers at 40)."""
 AGREEING = 0.6
 """The planned threshold, as a share of all votes."""
 NOISE_SHARE = 1 / 6
@@ -48,7 +48,8 @@ SCALED = ("threshold", "sigma", "sigma_threshold", "sigma_answer")
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """A group of people with a budget of its own: its teachers, how much each of their votes counts, its cost."""
+    """A group of people with a budget of its own: its teachers, how much each of their votes counts, its
+    cost."""
 
     name: Any
     teachers: int
@@ -110,27 +111,27 @@ def plan_answers(
 
     ``aggregator`` is one of :mod:`tacit.pate`, whose noise is then given and decides how many answers the
     budget allows; or None, and a threshold and noise are found. ``asked`` and ``answers`` may be
-    given; otherwise as many answers are planned as leave a noise of a sixth of the teachers, and twice as many
-    queries.
+    given; otherwise as many answers are planned as leave a noise of a sixth of the teachers, and twice as
+    many queries.
 
-    ``teachers`` and ``epsilon`` may be mappings with the same keys, groups of people with budgets of their own
-    (Boenisch, Mühl, Rinberg, Ihrig and Dziedzic 2023, "weighting"): the teachers of a group learn from its people
-    alone, and their votes count less the stricter the group is. A vote that counts w instead of 1 makes the
-    sensitivity w times as large, and the noise multiplier that much smaller: the event of each group has the
-    noise divided by its w. The event that is charged is that of the group with the largest ε.
+    ``teachers`` and ``epsilon`` may be mappings with the same keys, groups of people with budgets of their
+    own
+    (Boenisch, Mühl, Rinberg, Ihrig and Dziedzic 2023, "weighting"): the teachers of a group learn from its
+    people alone, and their votes count less the stricter the group is. A vote that counts w instead of 1
+    makes the sensitivity w times as large, and the noise multiplier that much smaller: the event of each
+    group has the noise divided by its w. The event that is charged is that of the group with the largest ε.
 
     >>> plan = plan_answers(queries=9000, teachers=250, classes=10, epsilon=2.0, delta=1e-5)
     >>> plan.asked == 2 * plan.answered, plan.epsilon <= 2.0
     (True, True)
     """
     own = isinstance(epsilon, Mapping)
-    budgets = dict(sorted(epsilon.items(), key=lambda each: each[1])) if own else {None: epsilon}
-    if own != isinstance(teachers, Mapping) or (own and set(budgets) != set(teachers)):
+    given = {name: _validate.epsilon(each) for name, each in _by_group(epsilon).items()}
+    budgets = dict(sorted(given.items(), key=lambda each: each[1]))
+    sizes = {name: _validate.count("n_teachers", each, 1) for name, each in _by_group(teachers).items()}
+    if own != isinstance(teachers, Mapping) or set(budgets) != set(sizes) or not sizes:
         advice = "Give both as mappings with the same groups, or both as numbers."
         raise InvalidValue("n_teachers", teachers, "for the same groups as epsilon", advice)
-    sizes = {name: _validate.count("n_teachers", teachers[name] if own else teachers, 1) for name in budgets}
-    for each in budgets.values():
-        _validate.epsilon(each)
     public = _Public(
         _validate.count("queries", queries, 1), _validate.count("classes", classes, 2), max(budgets.values()),
         _validate.delta(delta), Relation.of(relation),
@@ -143,7 +144,9 @@ def plan_answers(
     event = aggregator.event(asked=asked, answered=answers)
     groups: tuple[GroupPlan, ...] = ()
     if own:
-        groups = tuple(_group(aggregator, public, asked, answers, name, budgets[name], sizes[name]) for name in budgets)
+        groups = tuple(
+            _group(aggregator, public, asked, answers, name, budgets[name], sizes[name]) for name in budgets
+        )
         aggregator, votes = grown(aggregator, STEPS), sum(each.teachers * each.votes for each in groups)
         event = groups[-1].event
     cost = accounting.epsilon(event, public.delta, relation=public.relation)
@@ -151,6 +154,10 @@ def plan_answers(
         aggregator, asked, answers, event, cost, public.delta, public.relation, sum(sizes.values()), groups,
         _doubts(aggregator, votes),
     )  # fmt: skip
+
+
+def _by_group(given: Any) -> Mapping[Any, Any]:
+    return given if isinstance(given, Mapping) else {None: given}
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,9 @@ def _found(public: _Public, votes: float, asked: int | None, answers: int | None
     return make(noise), asked, answers
 
 
-def _found_pure(public: _Public, votes: float, asked: int | None, answers: int | None) -> tuple[Any, int, int]:
+def _found_pure(
+    public: _Public, votes: float, asked: int | None, answers: int | None
+) -> tuple[Any, int, int]:
     """The same without δ: Gumbel noise, and every query that is asked is answered."""
     if answers is None:
         answers = asked or _most(public, int(public.epsilon * NOISE_SHARE * votes / GUMBEL), None)
@@ -229,7 +238,9 @@ def _most(public: _Public, room: int, asked: int | None) -> int:
 def _affordable(aggregator: Any, public: _Public, asked: int | None, answers: int | None) -> tuple[int, int]:
     """How many answers with given noise the budget allows."""
     if not isinstance(aggregator, Aggregator) or isinstance(aggregator, InteractiveGNMax):
-        advice = "Use tacit.pate.ConfidentGNMax(...), GNMax(...), GumbelMax(...) or LNMax(...), or leave it out."
+        advice = (
+            "Use tacit.pate.ConfidentGNMax(...), GNMax(...), GumbelMax(...) or LNMax(...), or leave it out."
+        )
         raise InvalidValue("aggregator", type(aggregator).__name__, "one that needs votes alone", advice)
     asked = public.queries if asked is None else asked
     if answers is not None:
@@ -246,7 +257,9 @@ def _affordable(aggregator: Any, public: _Public, asked: int | None, answers: in
         low, high = (middle, high) if fits else (low, middle - 1)
     if low == 0:
         advice = "Add noise, ask fewer queries, or raise epsilon=."
-        raise InvalidValue("aggregator", str(aggregator), f"one whose answers cost at most ε = {public.epsilon:g}", advice)
+        raise InvalidValue(
+            "aggregator", str(aggregator), f"one whose answers cost at most ε = {public.epsilon:g}", advice
+        )
     return (low, low) if always else (asked, low)
 
 
@@ -284,7 +297,9 @@ def grown(aggregator: Any, factor: float) -> Any:
     names = [each.name for each in fields(aggregator)]
     if not isinstance(aggregator, GNMax | ConfidentGNMax):
         raise InvalidValue(
-            "aggregator", type(aggregator).__name__, "GNMax or ConfidentGNMax where groups have their own budgets"
+            "aggregator",
+            type(aggregator).__name__,
+            "GNMax or ConfidentGNMax where groups have their own budgets",
         )
     sizes = {name: getattr(aggregator, name) * factor for name in SCALED if name in names}
     return replace(aggregator, teachers=None, **sizes)
@@ -295,6 +310,6 @@ def _doubts(aggregator: Any, votes: float) -> tuple[str, ...]:
     if noise <= TOO_NOISY * votes:
         return ()
     return (
-        f"The noise on each count, {noise:.3g}, is more than a third of all {votes:.3g} votes: most answers will "
-        "be wrong. Train more teachers, ask for fewer answers, or raise epsilon=.",
+        f"The noise on each count, {noise:.3g}, is more than a third of all {votes:.3g} votes: most answers "
+        "will be wrong. Train more teachers, ask for fewer answers, or raise epsilon=.",
     )

@@ -1,16 +1,18 @@
-"""Students: what is learned from public inputs and released answers, which is post-processing and costs nothing.
+"""Students: what is learned from public inputs and released answers, which is post-processing and costs
+nothing.
 
 A student may learn from the answered inputs alone, or from all public inputs, of which most have no answer:
 
 * ``"self-training"``: the student predicts the inputs without an answer, and is fitted again with the
   predictions it is surest of, for a few rounds (Yarowsky 1995);
-* ``"propagation"``: answers spread along a graph of nearest neighbours among the public inputs (Zhou, Bousquet,
-  Lal, Weston and Schölkopf 2003), and the student is fitted to the label that each input ends up with. Answers
-  that disagree with their neighbourhood are outvoted, so this also removes noise from the answers.
+* ``"propagation"``: answers spread along a graph of nearest neighbours among the public inputs (Zhou,
+  Bousquet,
+  Lal, Weston and Schölkopf 2003), and the student is fitted to the label that each input ends up with.
+  Answers that disagree with their neighbourhood are outvoted, so this also removes noise from the answers.
 
-Model files hold no pickle. A student of a class in :data:`KINDS` is stored as its parameters, and fitted again
-to the public inputs and the released answers when the file is loaded; any other is handed in by whoever loads
-the file (:meth:`~tacit.pate.PATEClassifier.teach`).
+Model files hold no pickle. A student of a class in :data:`KINDS` is stored as its parameters, and fitted
+again to the public inputs and the released answers when the file is loaded; any other is handed in by
+whoever loads the file (:meth:`~tacit.pate.PATEClassifier.teach`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidValue
 from tacit.pate.teachers import check_estimator, fresh
 
-__all__ = ["KINDS", "SEMI_SUPERVISED", "check_student", "from_parts", "known", "propagated", "taught", "to_parts"]
+__all__ = [
+    "KINDS",
+    "SEMI_SUPERVISED",
+    "check_student",
+    "from_parts",
+    "known",
+    "propagated",
+    "taught",
+    "to_parts",
+]
 
 SEMI_SUPERVISED = (None, "self-training", "propagation")
 """How a student may use public inputs that have no answer."""
@@ -45,7 +56,8 @@ KINDS = {
     "scale": "sklearn.preprocessing:StandardScaler",
     "svc": "sklearn.svm:SVC",
 }
-"""Classes of scikit-learn that model files know, by the tags they have there, which never change their meaning."""
+"""Classes of scikit-learn that model files know, by the tags they have there, which never change their
+meaning."""
 
 SURE = 0.9
 """A prediction at least this probable is taken over by self-training."""
@@ -157,9 +169,10 @@ def propagated(
 ) -> NDArray[np.int64]:
     """A class for every input: answers that spread along the graph of nearest neighbours.
 
-    ``clamping`` is α of Zhou and others 2003: how much an input takes from its neighbours at each step. In the end
-    the classes are weighted so that their shares are those among the answers, and inputs that no answer reaches
-    get the most frequent answer.
+    ``clamping`` is α of Zhou and others 2003: how much an input takes from its neighbours at each step. In
+    the end
+    the classes are weighted so that their shares are those among the answers, and inputs that no answer
+    reaches get the most frequent answer.
 
     >>> points = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
     >>> propagated(points, np.array([0, 2]), np.array([1, 0]), 2, neighbours=1).tolist()

@@ -1,10 +1,10 @@
 """Teachers: each learns from its own rows alone, and votes on the public queries.
 
-**Sensitivity.** A vote must be a function of the teacher's own rows and of random numbers that depend on no row.
-So every teacher is a fresh copy of the estimator with a seed of its own, drawn before any row is read; the global
-generators of Python, NumPy and, where it is loaded, PyTorch are set from that seed for each teacher. What is
-left to assume is that the estimator keeps no state of its own between two fits, which is among the assumptions of
-every guarantee (:data:`STATELESS`).
+**Sensitivity.** A vote must be a function of the teacher's own rows and of random numbers that depend on no
+row. So every teacher is a fresh copy of the estimator with a seed of its own, drawn before any row is read;
+the global generators of Python, NumPy and, where it is loaded, PyTorch are set from that seed for each
+teacher. What is left to assume is that the estimator keeps no state of its own between two fits, which is
+among the assumptions of every guarantee (:data:`STATELESS`).
 
 Code of others that fails on somebody's row must not decide an error. A teacher that has no row votes at
 random; one whose rows are all of one class votes for that class, untrained; one that raises, or whose
@@ -170,7 +170,9 @@ def _numbered(place: int, public: Votes, rows: Any, labels: Any, seed: int) -> t
     return place, trained_votes(public, rows, labels, seed)
 
 
-def _one_by_one(public: Votes, parts: Any, seeds: Sequence[int], those: Sequence[int]) -> Iterator[tuple[int, Int64]]:
+def _one_by_one(
+    public: Votes, parts: Any, seeds: Sequence[int], those: Sequence[int]
+) -> Iterator[tuple[int, Int64]]:
     """The votes of teachers that may end their process, in a process that trains nobody else at that time.
 
     A teacher that ends it votes at random, as one without rows does.
