@@ -16,7 +16,7 @@ from tacit.accounting.terms import resolve
 from tacit.errors import InvalidValue
 from tacit.pate.bounds import Array, checked_orders, gaps_of, worst_gaps
 from tacit.pate.cost import RenyiCost
-from tacit.pate.releasing import Answers, Asking, source_of
+from tacit.pate.releasing import CHOSEN_BY_ROWS, Answers, Asking, source_of
 from tacit.pate.votes import Int64, Labels, checked_votes
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -185,7 +185,8 @@ class Aggregator:
             if self.tests:
                 total = total + len(counts) * self._curve(self._test_event(), at)
         releasable = not data_dependent and not (expected and self.tests)
-        return RenyiCost(at, total, releasable, "both" if both else "one", expected)
+        chosen = (CHOSEN_BY_ROWS,) if self.tests and answered is not None else ()
+        return RenyiCost(at, total, releasable, "both" if both else "one", expected, chosen)
 
     # ------------------------------------------------------------------ shared by the two
 

@@ -12,6 +12,7 @@ from tacit.accounting.rdp import Curve
 from tacit.errors import TacitError
 from tacit.guarantee import Guarantee
 from tacit.pate.bounds import Array
+from tacit.pate.releasing import seen_by_one
 from tacit.relations import Relation, Unit
 
 __all__ = ["RenyiCost"]
@@ -47,6 +48,7 @@ class RenyiCost:
     releasable: bool
     directions: str = "both"
     expected: bool = False
+    assumptions: tuple[str, ...] = ()
 
     def epsilons(self, delta: float, *, conversion: str = "tight") -> Array:
         """The ε that each order certifies at ``delta``.
@@ -79,7 +81,10 @@ class RenyiCost:
     ) -> Guarantee:
         """The guarantee of these answers at ``delta``; refused where the cost is private."""
         event = self.event
-        return Guarantee(self.epsilon(delta), delta, event, Relation.of(relation), unit or Unit())
+        protected = unit or Unit()
+        assumptions = (seen_by_one(protected), *self.assumptions)
+        kind = Relation.of(relation)
+        return Guarantee(self.epsilon(delta), delta, event, kind, protected, assumptions=assumptions)
 
     def _require_releasable(self) -> None:
         if not self.releasable:

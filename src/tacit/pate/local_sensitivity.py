@@ -118,7 +118,7 @@ def _local(log_q: Array, sigma: float, classes: int, order: float) -> Array:
 
 
 def answer_sensitivity(votes: Int64, teachers: int, sigma: float, order: float) -> Array:
-    """For each query, the most by which one vote changes the cost of its answer, within 0, 1, … votes of it."""
+    """The most by which one vote changes the cost of each answer, within 0, 1, … votes of these."""
     classes = votes.shape[1]
     start = plateau_start(sigma, order)
     before = float(shifted(np.array([start]), sigma, classes, -1)[0])

@@ -34,6 +34,10 @@ def noise_of(source: Source, kind: str = "exact") -> str:
     return "seeded" if source.seeded else kind
 
 
+CHOSEN_BY_ROWS = "the rows decided on how many queries were answered, within a budget that a filter enforces"
+"""What has to hold for a cost that counts the answers that were given, and not as many as there might be."""
+
+
 def seen_by_one(unit: Unit) -> str:
     """What has to hold for one vote per query to be all that a unit can change."""
     return f"each {unit} is seen by one teacher, which is chosen without looking at other rows"
@@ -177,12 +181,12 @@ class Asking:
             charged = (testing, answering)
         else:
             labels = aggregator._unanswered(queries, given)
-        chosen = "the rows decided on the number of answers: ε and δ are the budget of the ledger"
         budget = ledger.budget
+        given_away = aggregator.event(asked=queries, answered=answered)
+        assumed = (seen_by_one(payment.unit), CHOSEN_BY_ROWS, "ε and δ are the budget of the ledger")
         guarantee = Guarantee(
-            budget.epsilon, budget.delta, aggregator.event(asked=queries, answered=answered),
-            payment.relation, payment.unit, noise, (seen_by_one(payment.unit), chosen),
-        )  # fmt: skip
+            budget.epsilon, budget.delta, given_away, payment.relation, payment.unit, noise, assumed
+        )
         return Answers(labels, passed, guarantee, charged)
 
     def _named(self, queries: int) -> str:

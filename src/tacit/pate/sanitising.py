@@ -25,6 +25,7 @@ zsκ at the normal quantile z of the confidence.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +44,8 @@ from tacit.pate.aggregator import DIRECTIONS, Aggregator
 from tacit.pate.bounds import Array, gaps_of, gaussian_divergence, log_q_gaussian, log_q_threshold, worst_gaps
 from tacit.pate.confident import ConfidentGNMax, InteractiveGNMax
 from tacit.pate.noisy_max import GNMax
-from tacit.pate.releasing import guarantee_of, source_of
-from tacit.pate.votes import Int64
+from tacit.pate.releasing import CHOSEN_BY_ROWS, guarantee_of, source_of
+from tacit.pate.votes import Int64, checked_votes
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -98,6 +99,7 @@ class Sanitised:
     confidence: float
     directions: str
     own: Guarantee
+    assumptions: tuple[str, ...] = ()
 
     releasable = True
 
@@ -116,6 +118,7 @@ class Sanitised:
         own = self.own
         assumptions = (
             *own.assumptions,
+            *self.assumptions,
             f"ε holds for these votes and their neighbours, and is an upper bound with probability "
             f"{self.confidence:g}",
         )
@@ -166,10 +169,11 @@ def _tests(
 
 def sanitise(
     aggregator: Aggregator,
-    votes: ArrayLike,
+    votes: ArrayLike | Callable[[], ArrayLike],
     *,
     order: float,
     cost: float,
+    classes: int | None = None,
     beta: float | None = None,
     answered: ArrayLike | None = None,
     directions: str = "both",
@@ -183,8 +187,9 @@ def sanitise(
 ) -> Sanitised:
     """Release the data-dependent cost of answers that were given, with noise, and charge for that.
 
-    ``answered`` says which queries were answered, as booleans, for an aggregator that tests; it was released
-    with the labels. ``order``, ``cost`` (the Rényi divergence that the release may cost at that order) and
+    ``votes`` is an array, or a function that returns one and is called inside the charge; then ``classes`` says
+    how many classes it has. ``answered`` says which queries were answered, as booleans, for an aggregator that
+    tests; it was released with the labels. ``order``, ``cost`` (the Rényi divergence that the release may cost at that order) and
     ``beta`` are public: chosen beforehand, and not by looking at the votes. Conditions C5 and C6 are checked
     for these parameters, and refused before anything is charged. Noise is float64: its scale depends on the
     votes, and no grid of integers is fixed beforehand.
@@ -203,23 +208,28 @@ def sanitise(
     scale = sanitising_scale(at, smooth, price)
     level = _validate.open_probability("confidence", confidence)
     shift = _shift(level, scale, smooth)
-    counts = aggregator._checked(votes)
-    _check_public(aggregator, counts.shape[1], at, directions == "both")
+    if not callable(votes):
+        counts = aggregator._checked(votes)
+        classes = counts.shape[1] if classes is None else classes
+    _validate.choice("directions", directions, DIRECTIONS)
+    _check_public(aggregator, _validate.count("classes", classes, 2), at, directions == "both")
     if isinstance(answered, str):
         raise InvalidValue("answered", answered, "booleans, one per query", "Pass labels >= 0.")
     payment, source = Payment.agreed(ledger, relation=relation, unit=unit), source_of(random_state)
     event = _event(at, smooth, scale)
     guarantee = guarantee_of(event, delta, payment, source, "float64")
-    name = label or f"cost of {type(aggregator).__name__} on {len(counts)} queries"
+    name = label or f"cost of {type(aggregator).__name__}"
     with payment.charge(event, name, noise=guarantee.noise, delta=delta):
+        read = checked_votes(votes() if callable(votes) else counts, classes=classes)
         total, sensitivity = smooth_sensitivity(
-            aggregator, counts, order=at, beta=smooth, answered=answered, directions=directions
+            aggregator, read, order=at, beta=smooth, answered=answered, directions=directions
         )
         widened = 1 + shift * math.expm1(smooth)
         noise = float(normals(source, (1,))[0])
         released = total + sensitivity * (shift + widened * scale * noise)
     own = float(sanitising_cost([at], smooth, scale)[0])
-    return Sanitised(at, max(released, 0.0), own, level, directions, guarantee)
+    chosen = (CHOSEN_BY_ROWS,) if answered is not None else ()
+    return Sanitised(at, max(released, 0.0), own, level, directions, guarantee, chosen)
 
 
 def _shift(confidence: float, scale: float, beta: float) -> float:
