@@ -130,7 +130,7 @@ class Claiming:
 FILLED_BY = (
     "contract.cases", "contract.table_cases", "contract.estimator_cases", "statistical.test_evaluation",
     "contract.weight_cases", "contract.split_cases", "contract.boosting_cases", "contract.classical_cases",
-    "contract.pate_cases",
+    "contract.pate_cases", "contract.pate_road_cases",
     "contract.training_cases",
 )  # fmt: skip
 """The modules that register cases; the last needs torch."""

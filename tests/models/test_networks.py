@@ -220,7 +220,8 @@ def test_formats_are_a_closed_list(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (registry.ARCHIVE, registry.SAFETENSORS):
         registry.require(name)
     assert imported == [
-        "tacit.models.archive", "tacit.estimators.registry", "tacit.training.networks.network"
+        "tacit.models.archive", "tacit.estimators.registry", "tacit.pate.registry",
+        "tacit.training.networks.network",
     ]  # fmt: skip
     with pytest.raises(KeyError):
         registry.require("os")

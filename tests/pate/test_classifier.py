@@ -127,7 +127,7 @@ def test_a_plan_that_can_teach_nothing_says_so_before_the_charge() -> None:
         pate(n_teachers=3, epsilon=0.5).fit(PRIVATE, LABELS, PUBLIC)
 
 
-@pytest.mark.parametrize("way", ["self-training", "propagation"])
+@pytest.mark.parametrize("way", ["self-training", "propagation", "discriminant-propagation"])
 def test_unanswered_queries_teach_too(way: str) -> None:
     model = pate(semi_supervised=way, n_queries=12, n_answers=12).fit(PRIVATE, LABELS, PUBLIC)
     assert np.mean(model.predict(PUBLIC) == TRUTH) > 0.9

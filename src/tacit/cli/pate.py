@@ -162,7 +162,7 @@ def fit(
     semi_supervised: Annotated[
         str | None,
         typer.Option(
-            metavar="self-training|propagation", help="Learn from unanswered queries too.", show_default=False
+            metavar="self-training|propagation|…", help="Learn from unanswered queries too.", show_default=False
         ),
     ] = None,
     dataset: options.Dataset = "default",

@@ -63,8 +63,8 @@ class PATEClassifier(Answering):
     n_queries, n_answers
         How many queries are asked and how many answered at most; left out, they are planned.
     semi_supervised
-        How the student uses public inputs without an answer: None, ``"self-training"`` or ``"propagation"``
-        (:mod:`tacit.pate.student`).
+        How the student uses public inputs without an answer: None, ``"self-training"``,
+        ``"propagation"`` or ``"discriminant-propagation"`` (:mod:`tacit.pate.student`).
     relation, rows_per_unit, ledger, label, random_state
         As for the estimators. ``rows_per_unit`` is what the guarantee and the ledger say of a unit; no row
         is dropped.

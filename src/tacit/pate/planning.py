@@ -243,8 +243,8 @@ def _affordable(aggregator: Any, public: _Public, asked: int | None, answers: in
         )
         raise InvalidValue("aggregator", type(aggregator).__name__, "one that needs votes alone", advice)
     asked = public.queries if asked is None else asked
+    _check_numbers(public, asked, 1 if answers is None else answers)
     if answers is not None:
-        _check_numbers(public, asked, answers)
         if not public.fits(aggregator.event(asked=asked, answered=answers)):
             advice = "Ask for fewer answers or queries, add noise, or raise epsilon=."
             raise InvalidValue("answers", answers, f"affordable with ε = {public.epsilon:g}", advice)

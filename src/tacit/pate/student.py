@@ -38,7 +38,9 @@ __all__ = [
     "to_parts",
 ]
 
-SEMI_SUPERVISED = (None, "self-training", "propagation")
+PROPAGATIONS = {"propagation": 0, "discriminant-propagation": 3}
+"""Ways of propagation, and how often answers spread anew in discriminant coordinates."""
+SEMI_SUPERVISED = (None, "self-training", *PROPAGATIONS)
 """How a student may use public inputs that have no answer."""
 KINDS = {
     "decision-tree": "sklearn.tree:DecisionTreeClassifier",
@@ -63,6 +65,8 @@ SURE = 0.9
 """A prediction at least this probable is taken over by self-training."""
 ROUNDS = 5
 """Self-training stops after so many rounds."""
+SURE_SHARE = 0.8
+"""Discriminant coordinates are fitted to this share of the inputs, those whose label is surest."""
 STEPS = 300
 """Label propagation takes so many steps along the graph."""
 
@@ -118,7 +122,8 @@ def check_student(student: Any, semi_supervised: str | None) -> None:
     """Refuse, before anything is charged, a student that cannot be taught in this way."""
     check_estimator("student", student)
     if semi_supervised not in SEMI_SUPERVISED:
-        raise InvalidValue("semi_supervised", semi_supervised, "None, 'self-training' or 'propagation'")
+        ways = ", ".join(repr(way) for way in SEMI_SUPERVISED)
+        raise InvalidValue("semi_supervised", semi_supervised, f"one of {ways}")
     if semi_supervised == "self-training" and not hasattr(student, "predict_proba"):
         advice = "Use one with probabilities, or semi_supervised='propagation'."
         raise InvalidValue("student", type(student).__name__, "with predict_proba, for self-training", advice)
@@ -140,8 +145,8 @@ def taught(
     """
     if len(np.unique(answers)) < 2:
         return None
-    if semi_supervised == "propagation":
-        labels = propagated(inputs, answered, answers, len(classes))
+    if semi_supervised in PROPAGATIONS:
+        labels = propagated(inputs, answered, answers, len(classes), rounds=PROPAGATIONS[semi_supervised])
         return fresh(student, seed).fit(inputs, classes[labels])
     model = fresh(student, seed)
     model.fit(inputs[answered], classes[answers])
@@ -164,20 +169,42 @@ def propagated(
     answers: NDArray[np.int64],
     classes: int,
     *,
+    rounds: int = 0,
     neighbours: int = 8,
     clamping: float = 0.99,
 ) -> NDArray[np.int64]:
     """A class for every input: answers that spread along the graph of nearest neighbours.
 
-    ``clamping`` is α of Zhou and others 2003: how much an input takes from its neighbours at each step. In
-    the end
-    the classes are weighted so that their shares are those among the answers, and inputs that no answer
-    reaches get the most frequent answer.
+    ``clamping`` is α of Zhou and others 2003: how much an input takes from its neighbours at each step. In the
+    end the classes are weighted so that their shares are those among the answers, and inputs that no answer
+    reaches get the most frequent answer. In each of ``rounds`` the answers spread once more, along the graph in
+    the discriminant coordinates of the labels so far.
 
     >>> points = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
     >>> propagated(points, np.array([0, 2]), np.array([1, 0]), 2, neighbours=1).tolist()
     [1, 1, 0, 0]
     """
+    start: Array = np.zeros((len(inputs), classes))
+    start[answered, answers] = 1.0
+    labels, lead = _spread(inputs, start, neighbours, clamping)
+    for _ in range(rounds):
+        sure = lead >= np.quantile(lead, 1 - SURE_SHARE)
+        if len(np.unique(labels[sure])) < 2:
+            break
+        labels, lead = _spread(_discriminant(inputs, labels, sure), start, neighbours, clamping)
+    return labels
+
+
+def _discriminant(inputs: NDArray[Any], labels: NDArray[np.int64], sure: NDArray[np.bool_]) -> NDArray[Any]:
+    """Coordinates that separate the classes best, by the labels that are surest."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    separated = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1).fit(inputs[sure], labels[sure])
+    return np.asarray(separated.transform(inputs))
+
+
+def _spread(inputs: NDArray[Any], start: Array, neighbours: int, clamping: float) -> tuple[Any, Any]:
+    """A class for each input, and by how much it is ahead of the next one, between 0 and 1."""
     from scipy.sparse import diags_array
     from sklearn.neighbors import kneighbors_graph
 
@@ -187,13 +214,11 @@ def propagated(
     graph = graph.maximum(graph.T)
     scale = diags_array(1 / np.sqrt(np.maximum(np.asarray(graph.sum(axis=1)).ravel(), 1e-300)))
     along = scale @ graph @ scale
-    start: Array = np.zeros((len(inputs), classes))
-    start[answered, answers] = 1.0
     spread = start
     for _ in range(STEPS):
         spread = clamping * (along @ spread) + (1 - clamping) * start
-    usual = int(np.bincount(answers, minlength=classes).argmax())
-    masses = spread.sum(axis=0)
-    expected = np.bincount(answers, minlength=classes) + 1.0
-    share = spread * expected / np.where(masses > 0, masses, 1.0)
-    return np.where(share.max(axis=1) > 0, share.argmax(axis=1), usual).astype(np.int64)
+    masses, expected = spread.sum(axis=0), start.sum(axis=0)
+    share = spread * (expected + 1.0) / np.where(masses > 0, masses, 1.0)
+    first, second = np.sort(share, axis=1)[:, :-3:-1].T
+    labels = np.where(first > 0, share.argmax(axis=1), int(expected.argmax())).astype(np.int64)
+    return labels, (first - second) / np.where(first > 0, first, 1.0)
