@@ -1,7 +1,8 @@
 """The road of PATE, from rows to answers: teachers, and neighbours without teachers.
 
-The neighbours are one row and the same row with another label, or one row and nobody. The twins: a partition that
-gives a row to all teachers, and neighbours that are drawn from all rows and charged as if from a sample.
+The neighbours are one row and the same row with another label, or one row and nobody. The twins: a
+partition that gives a row to all teachers, and neighbours that are drawn from all rows and charged as if
+from a sample.
 """
 
 from __future__ import annotations

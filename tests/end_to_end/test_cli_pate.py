@@ -163,14 +163,20 @@ def test_wrong_options_are_named(run: Run, words: tuple[str, ...], named: str) -
 
 
 def test_laplace_noise_needs_no_delta(run: Run) -> None:
-    run("pate", "answer", "votes.npy", "--aggregator", "lnmax", "--gamma", "0.1", "--ledger", "study.db").good()
-    refused = run("pate", "answer", "votes.npy", "--aggregator", "gnmax", "--sigma", "9", "--ledger", "study.db")
+    run(
+        "pate", "answer", "votes.npy", "--aggregator", "lnmax", "--gamma", "0.1", "--ledger", "study.db"
+    ).good()
+    refused = run(
+        "pate", "answer", "votes.npy", "--aggregator", "gnmax", "--sigma", "9", "--ledger", "study.db"
+    )
     assert refused.code == 2
     assert "delta must be above 0" in refused.err
 
 
 def test_a_table_becomes_a_student(run: Run) -> None:
-    made = fit(run, "--format", "json", "--exclude", "sex", "--ask", "20", "--answers", "20", teachers="80").json
+    made = fit(
+        run, "--format", "json", "--exclude", "sex", "--ask", "20", "--answers", "20", teachers="80"
+    ).json
     assert made["facts"]["teachers"] == "80"
     assert made["guarantee"]["epsilon"] <= 3.0
     assert charges() == 1
@@ -205,7 +211,12 @@ def test_a_student_that_cannot_be_paid_reads_no_row(run: Run, monkeypatch: pytes
 
 
 def test_unknown_names_and_targets_are_refused(run: Run) -> None:
-    for changed in ({"teacher": "pca"}, {"student": "oracle"}, {"target": "hours"}, {"queries": "absent.csv"}):
+    for changed in (
+        {"teacher": "pca"},
+        {"student": "oracle"},
+        {"target": "hours"},
+        {"queries": "absent.csv"},
+    ):
         assert fit(run, **changed).code == 2
     assert charges() == 0
 

@@ -1,4 +1,5 @@
-"""PrivateNeighbors: sensitivity, the event under both relations, sampling, and an audit with a broken twin."""
+"""PrivateNeighbors: sensitivity, the event under both relations, sampling, and an audit with a broken
+twin."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ PRIVATE, LABELS, PUBLIC, TRUTH = X[:1200], Y[:1200], X[1200:], Y[1200:]
 
 def neighbours(**changed: Any) -> PrivateNeighbors:
     given = {
-        "student": LogisticRegression(), "n_neighbors": 30, "sampling_rate": 0.2, "n_queries": 25, "epsilon": 2.0,
-        "delta": 1e-5, "classes": [0, 1, 2], "random_state": 1,
+        "student": LogisticRegression(), "n_neighbors": 30, "sampling_rate": 0.2, "n_queries": 25,
+        "epsilon": 2.0, "delta": 1e-5, "classes": [0, 1, 2], "random_state": 1,
     }  # fmt: skip
     return PrivateNeighbors(**given | changed)
 
@@ -82,7 +83,9 @@ def test_a_unit_moves_the_counts_by_its_rows_and_pushes_as_many_out(
     assert np.linalg.norm(bounded - without, axis=1).max() <= math.sqrt(2) + 1e-9
 
 
-def test_every_query_has_a_sample_of_its_own_with_the_rate_of_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_query_has_a_sample_of_its_own_with_the_rate_of_the_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = neighbours(n_neighbors=2000, sampling_rate=0.25)
     votes = counts(model, PrivateRows(PRIVATE, LABELS, None), monkeypatch).sum(axis=1)
     assert len(set(votes)) > 10
@@ -100,13 +103,19 @@ def test_odd_rows_count_nowhere_and_decide_no_error() -> None:
 def test_a_refused_budget_reads_nothing(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "study.db", budget=Budget(epsilon=1.0, delta=1e-4)) as ledger:
         with pytest.raises(BudgetExceeded):
-            neighbours(ledger=ledger, random_state=None).fit_rows(PUBLIC, lambda: pytest.fail("rows were read"))
+            neighbours(ledger=ledger, random_state=None).fit_rows(
+                PUBLIC, lambda: pytest.fail("rows were read")
+            )
         assert not ledger.entries()
 
 
 @pytest.mark.parametrize(
     ("changed", "named"),
-    [({"sampling_rate": 0.0}, "sampling_rate"), ({"n_neighbors": 0}, "n_neighbors"), ({"n_queries": 500}, "n_queries")],
+    [
+        ({"sampling_rate": 0.0}, "sampling_rate"),
+        ({"n_neighbors": 0}, "n_neighbors"),
+        ({"n_queries": 500}, "n_queries"),
+    ],
 )
 def test_bad_parameters_are_refused(changed: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidValue, match=named):
@@ -136,13 +145,16 @@ def answered(sigma: float, present: bool, trials: int, seed: int) -> int:
     return int((found == 0).sum())
 
 
-@pytest.mark.parametrize(("broken", "found"), [(1.0, False), (2 / 3, True)], ids=["as claimed", "broken twin"])
+@pytest.mark.parametrize(
+    ("broken", "found"), [(1.0, False), (2 / 3, True)], ids=["as claimed", "broken twin"]
+)
 def test_an_audit_stays_below_the_claim_and_finds_too_little_noise(broken: float, found: bool) -> None:
     trials, noise, delta = 4000, 1.0, 1e-5
     claimed = accounting.epsilon(events.Gaussian(noise), delta)
     sigma = noise * math.sqrt(2) * broken
     result = audit.gaussian(
         true_positives=answered(sigma, True, trials, 11), positives=trials,
-        false_positives=answered(sigma, False, trials, 12), negatives=trials, delta=delta, confidence=1 - 1e-6,
+        false_positives=answered(sigma, False, trials, 12), negatives=trials, delta=delta,
+        confidence=1 - 1e-6,
     )  # fmt: skip
     assert (result.epsilon > claimed) is found

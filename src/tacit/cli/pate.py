@@ -13,6 +13,7 @@ from tacit import _validate, jobs
 from tacit.cli import completion, options, spending
 from tacit.cli.common import described, made_facts, say, show_json, transforms_of, wants_json
 from tacit.errors import InvalidValue
+from tacit.pate.planning import shown
 
 __all__ = ["app"]
 
@@ -162,7 +163,9 @@ def fit(
     semi_supervised: Annotated[
         str | None,
         typer.Option(
-            metavar="self-training|propagation|…", help="Learn from unanswered queries too.", show_default=False
+            metavar="self-training|propagation|…",
+            help="Learn from unanswered queries too.",
+            show_default=False,
         ),
     ] = None,
     dataset: options.Dataset = "default",
@@ -258,7 +261,7 @@ def _plan_facts(job: jobs.VotesJob | jobs.PateFitJob) -> dict[str, Any]:
     plan = job.plan
     return {
         "label": job.label,
-        "aggregator": str(plan.aggregator),
+        "aggregator": shown(plan.aggregator),
         "queries": plan.asked,
         "most_answers": plan.answered,
         "epsilon": plan.epsilon,

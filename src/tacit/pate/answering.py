@@ -342,6 +342,7 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Parameters and what was released, for a model file: never a teacher."""
         params = {name: each for name, each in self.get_params(deep=False).items() if name not in NEVER_SAVED}
         params.pop("aggregator", None)
+        params["classes"] = declared_classes(self.classes)
         for name in ("epsilon", "n_teachers"):
             if isinstance(params.get(name), Mapping):
                 params[name] = None

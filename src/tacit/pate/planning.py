@@ -86,7 +86,7 @@ class AnswerPlan:
         lines = [
             f"ε = {self.epsilon:.6g}, δ = {self.delta:g}, {self.relation}",
             f"  {self.teachers} {self.voters}, {self.asked} queries, at most {self.answered} answers",
-            f"  {self.aggregator}",
+            f"  {shown(self.aggregator)}",
         ]
         lines += [
             f"  {each.name}: ε = {each.epsilon:.6g}, {each.teachers} teachers with {each.votes} votes each"
@@ -258,7 +258,7 @@ def _affordable(aggregator: Any, public: _Public, asked: int | None, answers: in
     if low == 0:
         advice = "Add noise, ask fewer queries, or raise epsilon=."
         raise InvalidValue(
-            "aggregator", str(aggregator), f"one whose answers cost at most ε = {public.epsilon:g}", advice
+            "aggregator", shown(aggregator), f"one whose answers cost at most ε = {public.epsilon:g}", advice
         )
     return (low, low) if always else (asked, low)
 
@@ -303,6 +303,17 @@ def grown(aggregator: Any, factor: float) -> Any:
         )
     sizes = {name: getattr(aggregator, name) * factor for name in SCALED if name in names}
     return replace(aggregator, teachers=None, **sizes)
+
+
+def shown(aggregator: Any) -> str:
+    """An aggregator in a plan: its numbers to four digits.
+
+    >>> shown(GNMax(sigma=41.61081072))
+    'GNMax(sigma=41.61)'
+    """
+    given = ((each.name, getattr(aggregator, each.name)) for each in fields(aggregator))
+    words = ", ".join(f"{name}={value:.4g}" for name, value in given if value is not None)
+    return f"{type(aggregator).__name__}({words})"
 
 
 def _doubts(aggregator: Any, votes: float) -> tuple[str, ...]:

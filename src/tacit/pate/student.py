@@ -1,14 +1,14 @@
-"""Students: what is learned from public inputs and released answers, which is post-processing and costs
-nothing.
+"""Students learn from public inputs and released answers, which is post-processing and costs nothing.
 
 A student may learn from the answered inputs alone, or from all public inputs, of which most have no answer:
 
 * ``"self-training"``: the student predicts the inputs without an answer, and is fitted again with the
   predictions it is surest of, for a few rounds (Yarowsky 1995);
 * ``"propagation"``: answers spread along a graph of nearest neighbours among the public inputs (Zhou,
-  Bousquet,
-  Lal, Weston and Schölkopf 2003), and the student is fitted to the label that each input ends up with.
-  Answers that disagree with their neighbourhood are outvoted, so this also removes noise from the answers.
+  Bousquet, Lal, Weston and Schölkopf 2003), and the student is fitted to the label that each input ends up
+  with. Answers that disagree with their neighbourhood are outvoted, so this also removes noise from them;
+* ``"discriminant-propagation"``: the same, and then three times more along the graph in coordinates that
+  separate the labels so far (Fisher's discriminants, from the surest four fifths of the inputs).
 
 Model files hold no pickle. A student of a class in :data:`KINDS` is stored as its parameters, and fitted
 again to the public inputs and the released answers when the file is loaded; any other is handed in by
@@ -175,10 +175,10 @@ def propagated(
 ) -> NDArray[np.int64]:
     """A class for every input: answers that spread along the graph of nearest neighbours.
 
-    ``clamping`` is α of Zhou and others 2003: how much an input takes from its neighbours at each step. In the
-    end the classes are weighted so that their shares are those among the answers, and inputs that no answer
-    reaches get the most frequent answer. In each of ``rounds`` the answers spread once more, along the graph in
-    the discriminant coordinates of the labels so far.
+    ``clamping`` is α of Zhou and others 2003: how much an input takes from its neighbours at each step. In
+    the end the classes are weighted so that their shares are those among the answers, and inputs that no
+    answer reaches get the most frequent answer. In each of ``rounds`` the answers spread once more, along the
+    graph in the discriminant coordinates of the labels so far.
 
     >>> points = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
     >>> propagated(points, np.array([0, 2]), np.array([1, 0]), 2, neighbours=1).tolist()
@@ -186,6 +186,7 @@ def propagated(
     """
     start: Array = np.zeros((len(inputs), classes))
     start[answered, answers] = 1.0
+    labels: NDArray[np.int64]
     labels, lead = _spread(inputs, start, neighbours, clamping)
     for _ in range(rounds):
         sure = lead >= np.quantile(lead, 1 - SURE_SHARE)
