@@ -233,6 +233,8 @@ class Fails(Nearest):
             raise ValueError(f"secret {X.max()}")
         if self.bad_ and self.how == "exits":
             raise SystemExit(3)
+        if self.bad_ and self.how == "stops":
+            raise GeneratorExit
         if self.bad_ and self.how == "talks":
             print(X.max())
             logging.getLogger("teacher").error("%s", X.max())
@@ -243,6 +245,8 @@ class Fails(Nearest):
     def predict(self, X: Any) -> Any:
         if self.bad_ and self.how == "few":
             return super().predict(X)[:-1]
+        if self.bad_ and self.how == "scribbles":
+            X *= -1
         if self.bad_ and self.how == "strange":
             return np.array(["?"] * len(X))
         if self.bad_ and self.how == "draws":
@@ -250,7 +254,7 @@ class Fails(Nearest):
         return super().predict(X)
 
 
-@pytest.mark.parametrize("how", ["raises", "exits", "talks", "few", "strange", "draws"])
+@pytest.mark.parametrize("how", ["raises", "exits", "stops", "talks", "few", "scribbles", "strange", "draws"])
 def test_what_a_teacher_does_with_a_row_decides_nothing_but_its_votes(
     how: str,
     capfd: pytest.CaptureFixture[str],
@@ -366,6 +370,7 @@ def test_units_are_those_of_the_ledger(tmp_path: Path) -> None:
         ({"aggregator": "gnmax"}, "aggregator"),
         ({"aggregator": InteractiveGNMax(teachers=40)}, "aggregator"),
         ({"aggregator": GNMax(0.01)}, "aggregator"),
+        ({"aggregator": GNMax(9.0, teachers=39)}, "aggregator"),
         ({"n_queries": 401}, "asked"),
         ({"n_answers": 9, "n_queries": 8}, "answers"),
         ({"n_answers": 5, "aggregator": GNMax(0.1), "n_queries": 5}, "answers"),

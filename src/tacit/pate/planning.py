@@ -137,6 +137,9 @@ def plan_answers(
         _validate.delta(delta), Relation.of(relation),
     )  # fmt: skip
     votes = _voices(public, budgets, sizes)
+    declared = getattr(aggregator, "teachers", None)
+    if declared not in (None, sum(sizes.values())):
+        raise InvalidValue("aggregator", f"for {declared} teachers", f"for {sum(sizes.values())}")
     if aggregator is None:
         aggregator, asked, answers = _found(public, votes, asked, answers)
     else:

@@ -105,8 +105,10 @@ def trained_votes(public: Votes, rows: NDArray[Any], labels: Int64, seed: int) -
             targets = np.array(public.classes)[labels]
             teacher = fresh(public.teacher, seed)
             teacher.fit(rows, targets)
-            found = places(column("predictions", teacher.predict(public.queries)), public.classes)
-    except (Exception, SystemExit):
+            found = places(column("predictions", teacher.predict(public.queries.copy())), public.classes)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return votes
     return np.where(found >= 0, found, votes) if found.shape == votes.shape else votes
 
