@@ -20,7 +20,7 @@ from contract import estimator_cases
 from contract.registry import Case, registered
 from contract.table_questions import QUESTIONS, Question
 from contract.test_estimator_battery import FITS
-from tacit import estimators, mechanisms, tables
+from tacit import estimators, mechanisms, pate, tables
 from tacit.estimators.linear.noise import PLACES
 from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
@@ -98,6 +98,15 @@ def bought() -> set[str]:
     }
 
 
+def aggregators() -> set[str]:
+    """Aggregators of votes and predictions: public classes that answer and say what one answer costs."""
+    bases = (pate.Aggregator, pate.PredictionAggregator)
+    kinds = {
+        value for _, value in public("tacit.pate") if isinstance(value, type) and issubclass(value, bases)
+    }
+    return {kind.__name__ for kind in kinds if kind not in bases}
+
+
 def charging() -> set[str]:
     """Whatever else is public and takes a ledger: evaluations, trainers, and the next room."""
     return {
@@ -150,10 +159,12 @@ MAKERS: dict[str, Callable[[], set[str]]] = {
     "estimators": fitted,
     "places of noise": placed,
     "purchases": bought,
+    "aggregators": aggregators,
     "whatever takes a ledger": charging,
 }
 FEWEST = {
     "mechanisms": 10, "questions": 14, "estimators": 4, "places of noise": 21, "purchases": 3,
+    "aggregators": 8,
     "whatever takes a ledger": 2 if find_spec("torch") else 1,
 }  # fmt: skip
 """How many there are at least: a derivation that finds nothing would find nothing missing."""

@@ -1,7 +1,7 @@
 """PATE against the reference code of the 2018 paper, its tables, and the votes that were published with it.
 
-The vectors were made by running tensorflow/privacy's research/pate_2018. Where that code or the paper is wrong, a
-test says so. A few of the numbers stand here as well, for a checkout without the shared folder.
+The vectors were made by running tensorflow/privacy's research/pate_2018. Where that code or the paper is
+wrong, a test says so. A few of the numbers stand here as well, for a checkout without the shared folder.
 """
 
 from __future__ import annotations

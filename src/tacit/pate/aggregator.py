@@ -27,6 +27,7 @@ ABSTAINED = -1
 """The label of a query that the teachers did not answer."""
 
 DIRECTIONS = ("both", "one")
+_ROWS = 4096
 Bool = NDArray[np.bool_]
 
 
@@ -92,7 +93,11 @@ class Aggregator:
         """Data-dependent divergences of all tests together."""
         return np.zeros_like(orders)
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
+    def _log_q(self, gaps: Int64) -> Array:
+        """ln of a bound on the probability that a query is answered with another class than the winner."""
+        raise NotImplementedError
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
         """Data-dependent divergences of the answers, each with its weight, together."""
         raise NotImplementedError
 
@@ -143,8 +148,9 @@ class Aggregator:
         says how many queries it has. ``answers`` stops an aggregator that tests after so many answers: the
         tests and that many answers are charged as one event, and the guarantee is its ε at ``delta``.
         Without ``answers`` it goes on to the last query: the tests are charged first, and then the answers
-        that are given, as a second entry. How many they are depends on the rows. Only a filter makes that
-        sound, so a ledger is needed, and the guarantee is the budget that the ledger enforces.
+        that are given, as a second entry, each at ``delta``. How many they are depends on the rows. Only a
+        filter makes that sound, so a ledger is needed, and the guarantee is the budget that the ledger
+        enforces.
         """
         asking = Asking(self, answers=answers, delta=delta, label=label, random_state=random_state)
         return asking.release(votes, asked, student, ledger, relation, unit)
@@ -175,8 +181,7 @@ class Aggregator:
         weights = self._weights(counts, given, answered)
         expected = isinstance(answered, str)
         if data_dependent:
-            gaps = gaps_of(counts)
-            total = self._answer_cost(worst_gaps(gaps) if both else gaps, weights, at)
+            total = self._answer_cost(self._all_log_q(counts, both), weights, at)
             total = np.minimum(total, weights.sum() * self._curve(self._answer_event(), at))
             if self.tests:
                 total = total + self._test_cost(counts, given, at, both)
@@ -189,6 +194,14 @@ class Aggregator:
         return RenyiCost(at, total, releasable, "both" if both else "one", expected, chosen)
 
     # ------------------------------------------------------------------ shared by the two
+
+    def _all_log_q(self, votes: Int64, both: bool) -> Array:
+        """ln q of every query, or of the worst of its neighbours, a block that fits the cache at a time."""
+        found = np.empty(len(votes))
+        for start in range(0, len(votes), _ROWS):
+            gaps = gaps_of(votes[start : start + _ROWS])
+            found[start : start + _ROWS] = self._log_q(worst_gaps(gaps) if both else gaps)
+        return found
 
     def _checked(self, votes: Any) -> Int64:
         return checked_votes(votes, teachers=self.teachers)

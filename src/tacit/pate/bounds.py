@@ -66,12 +66,14 @@ def worst_gaps(gaps: Int64) -> Int64:
     smallest gap shrinks by 2 and all others by 1. A gap that would fall below 0 is 0: then q ≥ 1/2, which
     every bound here answers with the data-independent one, whoever wins at the neighbour.
     """
-    others = np.where(gaps < 0, np.iinfo(np.int64).max, gaps)
-    second = others.argmin(axis=1)[:, None]
-    shrunk = np.maximum(gaps - 1, 0)
+    winner = gaps.argmin(axis=1)[:, None]
+    second = gaps.view(np.uint64).argmin(axis=1)[:, None]  # −1 is the largest of unsigned numbers
     nearest = np.maximum(np.take_along_axis(gaps, second, axis=1) - 2, 0)
+    shrunk = gaps - 1
+    np.maximum(shrunk, 0, out=shrunk)
     np.put_along_axis(shrunk, second, nearest, axis=1)
-    return np.where(gaps < 0, -1, shrunk)
+    np.put_along_axis(shrunk, winner, -1, axis=1)
+    return shrunk
 
 
 def log_q_gaussian(gaps: Int64, sigma: float) -> Array:

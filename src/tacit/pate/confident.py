@@ -13,7 +13,7 @@ from tacit.errors import InvalidValue
 from tacit.mechanisms import Gaussian
 from tacit.pate.aggregator import ABSTAINED, ROOT, Aggregator, Bool
 from tacit.pate.bounds import Array, log_q_gaussian, log_q_threshold, total_gaussian
-from tacit.pate.noisy_max import checked_sigma, gaussian_winners
+from tacit.pate.noisy_max import checked_sigma, gaussian_winners, in_blocks
 from tacit.pate.votes import Int64, Labels, as_array, described
 from tacit.randomness import Source
 
@@ -69,7 +69,7 @@ class ConfidentGNMax(Aggregator):
 
     def _passed(self, votes: Int64, student: Array | None, source: Source) -> Bool:
         mechanism = Gaussian(1.0, noise_multiplier=self.sigma_threshold, random_state=source)
-        return np.asarray(mechanism(self._heights(votes, student)) >= self.threshold)
+        return in_blocks(self._heights(votes, student), mechanism) >= self.threshold
 
     def _labels(self, votes: Int64, source: Source) -> Labels:
         return gaussian_winners(votes, self.sigma_answer, source)
@@ -78,16 +78,19 @@ class ConfidentGNMax(Aggregator):
         return np.asarray(ndtr((self._heights(votes, student) - self.threshold) / self.sigma_threshold))
 
     def _test_cost(self, votes: Int64, student: Array | None, orders: Array, both: bool) -> Array:
-        heights = self._heights(votes, student)
+        heights, times = np.unique(self._heights(votes, student), return_counts=True)
         log_q = log_q_threshold(heights, self.threshold, self.sigma_threshold)
         if both:
             for step in (-1.0, 1.0):
                 beside = log_q_threshold(heights + step, self.threshold, self.sigma_threshold)
                 log_q = np.maximum(log_q, beside)
-        return total_gaussian(log_q, np.ones(len(heights)), ROOT * self.sigma_threshold, orders)
+        return total_gaussian(log_q, times.astype(float), ROOT * self.sigma_threshold, orders)
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_gaussian(log_q_gaussian(gaps, self.sigma_answer), weights, self.sigma_answer, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_gaussian(gaps, self.sigma_answer)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_gaussian(log_q, weights, self.sigma_answer, orders)
 
 
 @dataclass(frozen=True)

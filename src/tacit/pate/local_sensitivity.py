@@ -21,7 +21,13 @@ from tacit.errors import TacitError
 from tacit.pate.bounds import Array, gaps_of, gaussian_divergence, log_q_gaussian, log_q_threshold
 from tacit.pate.votes import Int64
 
-__all__ = ["Conditions", "answer_sensitivity", "plateau_start", "threshold_sensitivity"]
+__all__ = [
+    "Conditions",
+    "answer_sensitivity",
+    "plateau_start",
+    "require_conditions",
+    "threshold_sensitivity",
+]
 
 _POINTS = 2000
 """How many points the conditions are checked at."""
@@ -78,18 +84,19 @@ class Conditions:
         slack = 1e-10 * np.abs(values[1:]) + 1e-300
         return bool((np.diff(values) >= -slack).all())
 
-    def require(self) -> None:
-        """Refuse, by public facts alone, parameters for which the sensitivity below is not proven."""
-        if not all(self.hold):
-            failed = " and ".join(
-                name for name, held in zip(("C5", "C6"), self.hold, strict=True) if not held
-            )
-            raise TacitError(
-                f"Condition {failed} of Papernot et al. (2018) does not hold for sigma = {self.sigma:g}, "
-                f"{self.classes} classes and order {self.order:g}: the sensitivity of the cost is unknown.",
-                "Choose another order, or publish the data-independent cost.",
-                conditions=self.hold,
-            )
+
+@lru_cache(maxsize=256)
+def require_conditions(sigma: float, classes: int, order: float, teachers: int) -> None:
+    """Refuse, by public facts alone, parameters for which the sensitivity below is not proven."""
+    held = Conditions(sigma, classes, order, teachers).hold
+    if not all(held):
+        failed = " and ".join(name for name, holds in zip(("C5", "C6"), held, strict=True) if not holds)
+        raise TacitError(
+            f"Condition {failed} of Papernot et al. (2018) does not hold for sigma = {sigma:g}, {classes} "
+            f"classes and order {order:g}: the sensitivity of the cost is unknown.",
+            "Choose another order, or publish the data-independent cost.",
+            conditions=held,
+        )
 
 
 def cost(log_q: Array, sigma: float, order: float) -> Array:

@@ -13,7 +13,7 @@ from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import Gaussian
 from tacit.pate.aggregator import ROOT
-from tacit.pate.noisy_max import checked_sigma, gaussian_winners
+from tacit.pate.noisy_max import checked_sigma, gaussian_winners, in_blocks
 from tacit.pate.predictions import PredictionAggregator
 from tacit.randomness import Source
 
@@ -72,7 +72,7 @@ class MultiLabel(PredictionAggregator):
             raise InvalidValue("labels", self.labels, requirement, "Use method='counts'.")
         if self.threshold is not None:
             self._keep("threshold", _validate.finite("threshold", self.threshold))
-        events.Gaussian(self.sigma / self.sensitivity)
+        checked_sigma("sigma/sensitivity", self.sigma / self.sensitivity)
 
     @property
     def sensitivity(self) -> float:
@@ -105,4 +105,4 @@ class MultiLabel(PredictionAggregator):
 
     def _noisy(self, counts: NDArray[np.float64], source: Source) -> NDArray[np.float64]:
         multiplier = self.sigma / self.sensitivity
-        return Gaussian(self.sensitivity, noise_multiplier=multiplier, random_state=source)(counts)
+        return in_blocks(counts, Gaussian(self.sensitivity, noise_multiplier=multiplier, random_state=source))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
@@ -23,10 +26,13 @@ from tacit.pate.bounds import (
 from tacit.pate.votes import Int64, Labels
 from tacit.randomness import Source, geometric, uniform
 
-__all__ = ["GNMax", "GumbelMax", "LNMax", "chosen"]
+__all__ = ["GNMax", "GumbelMax", "LNMax", "chosen", "in_blocks"]
 
-_BLOCK = 1 << 16
-"""Noise is drawn for about so many numbers at a time."""
+BLOCK = 1 << 16
+"""Noise is drawn for about so many numbers at a time: the more, the finer is the grid of the noise."""
+
+LARGEST = 2.0**20
+"""The largest deviation or scale of noise; with it, a block of numbers still has its exact noise."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,11 @@ class GNMax(Aggregator):
     def _labels(self, votes: Int64, source: Source) -> Labels:
         return gaussian_winners(votes, self.sigma, source)
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_gaussian(log_q_gaussian(gaps, self.sigma), weights, self.sigma, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_gaussian(gaps, self.sigma)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_gaussian(log_q, weights, self.sigma, orders)
 
 
 @dataclass(frozen=True)
@@ -81,17 +90,21 @@ class LNMax(Aggregator):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keep("gamma", _validate.positive("gamma", self.gamma))
-        Laplace(1.0, scale=1 / self.gamma)
+        if not 2.0**-16 <= self.gamma <= LARGEST:
+            raise InvalidValue("gamma", self.gamma, "in [2^-16, 2^20]")
 
     def _answer_event(self) -> events.Event:
         return events.Repeat(events.Laplace(1 / self.gamma), 2)
 
     def _labels(self, votes: Int64, source: Source) -> Labels:
         mechanism = Laplace(1.0, scale=1 / self.gamma, random_state=source)
-        return _in_blocks(votes, lambda block: mechanism(block).argmax(axis=1))
+        return in_blocks(votes, lambda block: mechanism(block).argmax(axis=1))
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_pure(log_q_laplace(gaps, self.gamma), weights, 2 * self.gamma, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_laplace(gaps, self.gamma)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_pure(log_q, weights, 2 * self.gamma, orders)
 
 
 @dataclass(frozen=True)
@@ -122,22 +135,25 @@ class GumbelMax(Aggregator):
     def _labels(self, votes: Int64, source: Source) -> Labels:
         return chosen(votes, self.epsilon, source)
 
-    def _answer_cost(self, gaps: Int64, weights: Array, orders: Array) -> Array:
-        return total_pure(log_q_gumbel(gaps, self.epsilon), weights, self.epsilon, orders)
+    def _log_q(self, gaps: Int64) -> Array:
+        return log_q_gumbel(gaps, self.epsilon)
+
+    def _answer_cost(self, log_q: Array, weights: Array, orders: Array) -> Array:
+        return total_pure(log_q, weights, self.epsilon, orders)
 
 
 def checked_sigma(name: str, value: float) -> float:
     """A standard deviation that leaves room for the grid of the noise."""
     sigma = _validate.positive(name, value)
-    if not 2.0**-20 <= sigma <= 2.0**24:
-        raise InvalidValue(name, value, "in [2^-20, 2^24]")
+    if not 1 / LARGEST <= sigma <= LARGEST:
+        raise InvalidValue(name, value, "in [2^-20, 2^20]")
     return sigma
 
 
 def gaussian_winners(votes: Int64, sigma: float, source: Source) -> Labels:
     """The class with the most votes of each query, after noise N(0, σ²) on each count."""
     mechanism = Gaussian(ROOT, noise_multiplier=sigma / ROOT, random_state=source)
-    return _in_blocks(votes, lambda block: mechanism(block).argmax(axis=1))
+    return in_blocks(votes, lambda block: mechanism(block).argmax(axis=1))
 
 
 def chosen(scores: Int64, epsilon: float, source: Source) -> Labels:
@@ -158,8 +174,8 @@ def chosen(scores: Int64, epsilon: float, source: Source) -> Labels:
     return labels
 
 
-def _in_blocks(votes: Int64, winners: Callable[[Int64], Labels]) -> Labels:
-    """``winners`` of a few thousand queries at a time."""
-    step = max(1, _BLOCK // votes.shape[1])
-    parts = [winners(votes[start : start + step]) for start in range(0, len(votes), step)]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+def in_blocks(rows: NDArray[Any], function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+    """``function`` of a few thousand rows at a time; each row gets noise of its own."""
+    step = max(1, BLOCK // math.prod(rows.shape[1:]))
+    starts = range(0, max(len(rows), 1), step)
+    return np.concatenate([function(rows[start : start + step]) for start in starts])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import Gaussian
-from tacit.pate.noisy_max import chosen
+from tacit.pate.noisy_max import checked_sigma, chosen, in_blocks
 from tacit.pate.predictions import PredictionAggregator
 from tacit.randomness import Source
 
@@ -62,7 +62,7 @@ class MeanVote(_Bounded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Gaussian(float(_STEPS), noise_multiplier=self.noise_multiplier)
+        self._keep("noise_multiplier", checked_sigma("noise_multiplier", self.noise_multiplier))
 
     def _answer_event(self) -> events.Event:
         return events.Gaussian(self.noise_multiplier)
@@ -71,7 +71,7 @@ class MeanVote(_Bounded):
         sums = self._steps(predictions).sum(axis=0)
         noise = Gaussian(float(_STEPS), noise_multiplier=self.noise_multiplier, random_state=source)
         low, high = self.bounds
-        share = noise(sums) / (_STEPS * self.teachers)
+        share = in_blocks(sums, noise) / (_STEPS * self.teachers)
         return np.asarray(low + share * (high - low))
 
 

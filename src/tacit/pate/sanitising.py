@@ -187,12 +187,12 @@ def sanitise(
 ) -> Sanitised:
     """Release the data-dependent cost of answers that were given, with noise, and charge for that.
 
-    ``votes`` is an array, or a function that returns one and is called inside the charge; then ``classes`` says
-    how many classes it has. ``answered`` says which queries were answered, as booleans, for an aggregator that
-    tests; it was released with the labels. ``order``, ``cost`` (the Rényi divergence that the release may cost at that order) and
-    ``beta`` are public: chosen beforehand, and not by looking at the votes. Conditions C5 and C6 are checked
-    for these parameters, and refused before anything is charged. Noise is float64: its scale depends on the
-    votes, and no grid of integers is fixed beforehand.
+    ``votes`` is an array, or a function that returns one and is called inside the charge; then ``classes``
+    says how many classes it has. ``answered`` says which queries were answered, as booleans, for an
+    aggregator that tests; it was released with the labels. ``order``, ``cost`` (the Rényi divergence that
+    the release may cost at that order) and ``beta`` are public: chosen beforehand, and not by looking at the
+    votes. Conditions C5 and C6 are checked for these parameters before anything is charged. Noise is float64:
+    its scale depends on the votes, and no grid of integers is fixed beforehand.
 
     Event: ``Renyi``, the curve of :func:`sanitising_cost`.
 
@@ -256,7 +256,7 @@ def _event(order: float, beta: float, scale: float) -> events.Renyi:
 def _check_public(aggregator: Aggregator, classes: int, order: float, both: bool) -> None:
     """What has to hold of the parameters for the sensitivity to be proven."""
     sigma = _answer_sigma(aggregator)
-    local.Conditions(sigma, classes, order, _teachers(aggregator)).require()
+    local.require_conditions(sigma, classes, order, _teachers(aggregator))
     if both and float(log_ndtr(-1 / (sigma * math.sqrt(2)))) < local.plateau_start(sigma, order):
         raise TacitError(
             f"With sigma = {sigma:g} a lead of one vote is nearly sure to win, and the sensitivity of the "

@@ -23,6 +23,7 @@ __all__ = ["Int64", "Labels", "checked_votes", "described"]
 Int64 = NDArray[np.int64]
 Labels = NDArray[np.int64]
 
+MOST_CLASSES = 2**16
 MOST = 2**31
 """No class has more votes than this."""
 
@@ -59,8 +60,8 @@ def checked_votes(votes: Any, *, classes: int | None = None, teachers: int | Non
     tacit.errors.InvalidValue: votes must be 4 in every row, one for each teacher, got 'an array of shape ...
     """
     array = as_array("votes", votes)
-    if array.ndim != 2 or array.shape[1] < 2:
-        requirement = "of shape (queries, classes), with two classes or more"
+    if array.ndim != 2 or not 2 <= array.shape[1] <= MOST_CLASSES:
+        requirement = "of shape (queries, classes), with 2 to 65536 classes"
         raise InvalidValue("votes", described(array), requirement, "Pass one row of counts per query.")
     if classes is not None and array.shape[1] != classes:
         raise InvalidValue("votes", described(array), f"of {classes} classes in every row")
