@@ -13,7 +13,6 @@ from tacit import _validate, jobs
 from tacit.cli import completion, options, spending
 from tacit.cli.common import described, made_facts, say, show_json, transforms_of, wants_json
 from tacit.errors import InvalidValue
-from tacit.pate.planning import shown
 
 __all__ = ["app"]
 
@@ -106,16 +105,9 @@ def answer(
             console, f"{job.label.capitalize()}, at most {job.plan.answered}: {described(job.plan.event)}", ""
         )
         plan = _plan_facts(job)
-        if dry_run and in_json:
-            show_json(plan)
-        elif dry_run:
-            spending.show_balances(console, job)
-        with spending.refusals(job.payment.ledger):
-            job.afford()
-            if dry_run:
-                return
-            with spending.progress(console) as tell:
-                made = job.run(tell, spending.warn)
+        made = spending.carried_out(console, job, plan, dry_run, in_json)
+        if made is None:
+            return
         spending.settled(console, made.guarantee, job.payment.ledger, ())
         if in_json:
             show_json(
@@ -212,16 +204,9 @@ def fit(
             "",
         )
         plan = _plan_facts(job)
-        if dry_run and in_json:
-            show_json(plan)
-        elif dry_run:
-            spending.show_balances(console, job)
-        with spending.refusals(job.payment.ledger):
-            job.afford()
-            if dry_run:
-                return
-            with spending.progress(console) as tell:
-                made = job.run(tell, spending.warn)
+        made = spending.carried_out(console, job, plan, dry_run, in_json)
+        if made is None:
+            return
         for name, fact in made.model[-1].describe().facts:
             say(console, f"{name}: {fact}")
         spending.settled(console, made.guarantee, job.payment.ledger, ())
@@ -258,6 +243,8 @@ def _aggregator(name: str, given: dict[str, float | None]) -> Any:
 
 def _plan_facts(job: jobs.VotesJob | jobs.PateFitJob) -> dict[str, Any]:
     """What will be asked and paid, for JSON."""
+    from tacit.pate.planning import shown
+
     plan = job.plan
     return {
         "label": job.label,
