@@ -148,11 +148,10 @@ def pate_answer(job: VotesJob) -> AnsweredVotes:
     """Answer public queries from a file of votes: charge, then read the votes.
 
     ``votes`` is an .npy file of counts, one row for each query and one column for each class, whose shape
-    is taken
-    as public; or a CSV file of the same without a header, for which ``queries`` and ``classes`` say the
-    shape. ``aggregator`` is one of :mod:`tacit.pate`. At most ``answers`` queries are answered, or as many as
-    ``epsilon`` allows; all of them otherwise, and the worst case is charged. ``out`` is a CSV file: the
-    number of each query and its answer, empty for none.
+    is taken as public; or a CSV file of the same without a header, for which ``queries`` and ``classes``
+    say the shape. ``aggregator`` is one of :mod:`tacit.pate`. At most ``answers`` queries are answered, or
+    as many as ``epsilon`` allows; all of them otherwise, and the worst case is charged. ``out`` is a CSV
+    file: the number of each query and its answer, empty for none.
 
     Guarantee: that of the aggregator, if each unit of the ledger was among the data of one teacher alone.
     """
@@ -291,9 +290,8 @@ def pate_fit(job: PateFitJob) -> Fitted:
     ``source`` is a CSV or Parquet file, or a pattern of several, and ``queries`` another with public rows
     of the same columns, whose target may be absent. ``teacher`` and ``student`` are names of
     :data:`tacit.pate.student.KINDS` that classify, or estimators. The model is written to ``out``, if that
-    is given,
-    without its teachers. Guarantee: that of :class:`tacit.pate.PATEClassifier`, under the relation and for
-    the unit of the ledger.
+    is given, without its teachers. Guarantee: that of :class:`tacit.pate.PATEClassifier`, under the
+    relation and for the unit of the ledger.
     """
     return job.run()
 

@@ -137,9 +137,8 @@ class PATEClassifier(Answering):
         """Train teachers on private rows, answer public ``queries``, and teach the student; the charge
         comes first.
 
-        ``queries`` are public rows of the same features as X. ``units`` names the unit of each private
-        row, and
-        ``groups`` its group where ``epsilon`` is a mapping. A row with a value that is not finite, an
+        ``queries`` are public rows of the same features as X. ``units`` names the unit of each private row,
+        and ``groups`` its group where ``epsilon`` is a mapping. A row with a value that is not finite, an
         undeclared label or group, or no unit contributes nothing.
         """
         if (groups is not None) is not isinstance(self.epsilon, Mapping):

@@ -40,9 +40,8 @@ class PrivateNeighbors(Answering):
 
     **Event.** ``Repeat(PoissonSampled(sampling_rate, Gaussian(z)), n_queries)`` with noise z·√2·m under
     ``add_remove``. Under ``replace_one`` the event requires that a unit which enters the sample moves the
-    counts by at
-    most half of what one that is replaced does. That does not hold here (both move them by √2·m), so the
-    noise is z·2·√2·m, for which both bounds hold.
+    counts by at most half of what one that is replaced does. That does not hold here (both move them by
+    √2·m), so the noise is z·2·√2·m, for which both bounds hold.
 
     **Released**: the answers and the student (:mod:`tacit.pate.answering`).
 

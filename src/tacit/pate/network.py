@@ -24,8 +24,8 @@ class Network(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     released answers. To train a network on private rows directly, use :class:`tacit.training.Trainer`.
 
     ``module`` is a function without arguments that makes the module, or a module, which is copied; it maps
-    a batch
-    of inputs to one score per class. ``shape`` is that of one input, for rows that are flattened images.
+    a batch of inputs to one score per class. ``shape`` is that of one input, for rows that are flattened
+    images.
 
     >>> from torch import nn
     >>> X = np.random.default_rng(1).normal(size=(200, 2))

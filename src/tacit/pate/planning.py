@@ -113,7 +113,6 @@ def plan_answers(
     budget allows; or None, and a threshold and noise are found. ``asked`` and ``answers`` may be
     given; otherwise as many answers are planned as leave a noise of a sixth of the teachers, and twice as
     many queries.
-
     ``teachers`` and ``epsilon`` may be mappings with the same keys, groups of people with budgets of their
     own
     (Boenisch, Mühl, Rinberg, Ihrig and Dziedzic 2023, "weighting"): the teachers of a group learn from its
