@@ -113,10 +113,10 @@ def plan_answers(
     budget allows; or None, and a threshold and noise are found. ``asked`` and ``answers`` may be
     given; otherwise as many answers are planned as leave a noise of a sixth of the teachers, and twice as
     many queries.
+
     ``teachers`` and ``epsilon`` may be mappings with the same keys, groups of people with budgets of their
-    own
-    (Boenisch, Mühl, Rinberg, Ihrig and Dziedzic 2023, "weighting"): the teachers of a group learn from its
-    people alone, and their votes count less the stricter the group is. A vote that counts w instead of 1
+    own (Boenisch, Mühl, Rinberg, Ihrig and Dziedzic 2023, "weighting"): the teachers of a group learn from
+    its people alone, and their votes count less the stricter the group is. A vote that counts w instead of 1
     makes the sensitivity w times as large, and the noise multiplier that much smaller: the event of each
     group has the noise divided by its w. The event that is charged is that of the group with the largest ε.
 
