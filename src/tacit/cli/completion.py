@@ -9,10 +9,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["architectures", "columns", "models"]
+__all__ = ["architectures", "columns", "models", "students"]
 
 ARCHITECTURES = ("linear", "mlp", "cnn", "scattering", "resnet")
 """The names in ``tacit.training.networks.architectures.RECIPES``, which needs PyTorch; a test compares."""
+
+STUDENTS = (
+    "decision-tree", "extra-trees", "forest", "gaussian-nb", "gradient-boosting", "linear-svc", "logistic",
+    "mlp", "neighbors", "ridge", "svc",
+)  # fmt: skip
+"""The classifiers in ``tacit.pate.student.KINDS``, which needs scikit-learn; a test compares."""
 
 
 def architectures(incomplete: str) -> list[str]:
@@ -36,3 +42,8 @@ def columns(ctx: Any, incomplete: str) -> list[str]:
     except (OSError, TypeError, ValueError):
         return []
     return [str(name) for name in declared if str(name).startswith(incomplete)]
+
+
+def students(incomplete: str) -> list[str]:
+    """Classifiers that ``tacit pate fit`` knows as teachers and students, and that begin so."""
+    return [name for name in STUDENTS if name.startswith(incomplete)]

@@ -145,16 +145,9 @@ def fit(
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
         plan = spending.plan_facts(job, features=list(job.maker.features.names))
-        if dry_run and in_json:
-            show_json(plan)
-        elif dry_run:
-            spending.show_balances(console, job)
-        with spending.refusals(job.payment.ledger):
-            job.afford()
-            if dry_run:
-                return
-            with spending.progress(console) as tell:
-                made = job.run(tell, spending.warn)
+        made = spending.carried_out(console, job, plan, dry_run, in_json)
+        if made is None:
+            return
         if made.evaluation is not None:
             console.print(tested(made.evaluation))
         spending.settled(console, made.guarantee, job.payment.ledger, job.dues[1:])

@@ -56,6 +56,11 @@ COMMANDS = {
             "tacit.cli.train",
         ),
         Command(
+            "pate",
+            "Answer public queries from the votes of private teachers, and teach a student.",
+            "tacit.cli.pate",
+        ),
+        Command(
             "predict",
             "Predict the target of other rows with a saved model; spends nothing.",
             "tacit.cli.predict",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit.cli.common import pair, say, up
+from tacit.cli.common import pair, say, show_json, up
 from tacit.cli.wording import told
 from tacit.errors import BudgetExceeded
 from tacit.guarantee import Guarantee
@@ -23,6 +23,7 @@ from tacit.ledger import Ledger
 __all__ = [
     "balance",
     "balances",
+    "carried_out",
     "plan_facts",
     "progress",
     "refusals",
@@ -124,6 +125,20 @@ def settled(
             f"{each.budget.epsilon:.6g} at δ = {each.budget.delta:.6g}; remaining: ε = "
             f"{each.remaining():.6g} ({each.location}, {each.dataset}).",
         )
+
+
+def carried_out(console: Console, job: Any, plan: Mapping[str, Any], dry_run: bool, in_json: bool) -> Any:
+    """What the job made; None for a dry run, which shows the plan and what it would leave of the budget."""
+    if dry_run and in_json:
+        show_json(plan)
+    elif dry_run:
+        show_balances(console, job)
+    with refusals(job.dues[0].payment.ledger):
+        job.afford()
+        if dry_run:
+            return None
+        with progress(console) as tell:
+            return job.run(tell, warn)
 
 
 @contextmanager

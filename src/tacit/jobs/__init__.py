@@ -33,6 +33,15 @@ from tacit.jobs.checking import Checked, curator_check
 from tacit.jobs.comparing import Compared, Measured, compare
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
+from tacit.jobs.pate import (
+    AnsweredVotes,
+    PateFitJob,
+    VotesJob,
+    pate_answer,
+    pate_fit,
+    plan_pate_answer,
+    plan_pate_fit,
+)
 from tacit.jobs.predicting import Predicted, predict
 from tacit.jobs.reporting import report
 from tacit.jobs.synthesizing import Synthesized, SynthesizeJob, plan_synthesize, synthesize
@@ -41,6 +50,7 @@ from tacit.jobs.training import plan_train, train
 
 __all__ = [
     "Answered",
+    "AnsweredVotes",
     "Attacked",
     "Balance",
     "Checked",
@@ -51,11 +61,13 @@ __all__ = [
     "Fitted",
     "Job",
     "Measured",
+    "PateFitJob",
     "Predicted",
     "QueryJob",
     "Refused",
     "SynthesizeJob",
     "Synthesized",
+    "VotesJob",
     "attack",
     "audit_canaries",
     "audit_scores",
@@ -63,8 +75,12 @@ __all__ = [
     "curator_check",
     "evaluate",
     "fit",
+    "pate_answer",
+    "pate_fit",
     "plan_evaluate",
     "plan_fit",
+    "plan_pate_answer",
+    "plan_pate_fit",
     "plan_query",
     "plan_synthesize",
     "plan_train",

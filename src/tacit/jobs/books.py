@@ -17,13 +17,18 @@ Place = Ledger | str | os.PathLike[str]
 """An open ledger, which stays open, or where one is: a path or a database URL."""
 
 
-def agreed(ledger: Place, dataset: str, *, unit: Unit, delta: float, label: str, stack: ExitStack) -> Payment:
+def agreed(
+    ledger: Place, dataset: str, *, unit: Unit | None, delta: float, label: str, stack: ExitStack
+) -> Payment:
     """Open the ledger and agree with it on whom it protects; refuse a δ that it never allows.
 
-    A ledger that is opened here is closed with the stack. ``dataset`` is for one that is.
+    A ledger that is opened here is closed with the stack. ``dataset`` is for one that is. Without a ``unit``,
+    that of the ledger is taken.
     """
     book = (
-        ledger if isinstance(ledger, Ledger) else stack.enter_context(_opened(ledger, dataset, unit, delta))
+        ledger
+        if isinstance(ledger, Ledger)
+        else stack.enter_context(_opened(ledger, dataset, unit or Unit(), delta))
     )
     payment = Payment.agreed(book, unit=unit)
     if delta > book.budget.delta:

@@ -15,7 +15,7 @@ from tacit.relations import Unit
 if TYPE_CHECKING:
     from tacit.data.preprocessor import Preprocessor
 
-__all__ = ["Predicted", "predict"]
+__all__ = ["Predicted", "feature_rows", "predict"]
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,11 @@ def predict(
 def _by_schema(
     fitted: Any, maker: Preprocessor, model: Path, source: Any, delimiter: str | None, proba: bool
 ) -> Predicted:
-    from tacit.data.reading import prepare, private_rows
-
     if proba and not hasattr(fitted, "predict_proba"):
         raise InvalidValue(
             "model", str(model), "one with probabilities, such as logistic", "Leave proba= out."
         )
-    schema, unused = maker.schema, {maker.target, *maker.exclude}
-    columns = [name for name in schema if name not in unused]
-    known = replace(schema, columns={name: schema[name] for name in columns}, population=None, unit=Unit())
-    frame = private_rows(prepare(source, known, columns, delimiter=delimiter), known, columns)
+    frame = feature_rows(maker, source, delimiter)
     classes = tuple(fitted.classes_) if proba else ()
     transforms = not hasattr(fitted, "predict")
     parts = tuple(fitted.get_feature_names_out()) if transforms else ()
@@ -78,6 +73,16 @@ def _by_schema(
     chances = fitted.predict_proba(frame) if proba else []
     found = fitted.transform(frame) if transforms else fitted.predict(frame)
     return Predicted(target, found.tolist(), classes, chances, parts=parts)
+
+
+def feature_rows(maker: Preprocessor, source: str | os.PathLike[str], delimiter: str | None) -> Any:
+    """The rows of a file that need no target, as the preprocessor of a model takes them."""
+    from tacit.data.reading import prepare, private_rows
+
+    schema, unused = maker.schema, {maker.target, *maker.exclude}
+    columns = [name for name in schema if name not in unused]
+    known = replace(schema, columns={name: schema[name] for name in columns}, population=None, unit=Unit())
+    return private_rows(prepare(source, known, columns, delimiter=delimiter), known, columns)
 
 
 def _by_network(network: Any, source: Path, inputs: str | None, proba: bool) -> Predicted:

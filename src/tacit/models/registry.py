@@ -41,7 +41,9 @@ PATH = str | os.PathLike[str]
 
 ARCHIVE, SAFETENSORS = "archive", "safetensors"
 HOMES = {
-    ARCHIVE: ("tacit.models.archive", "tacit.estimators.registry", "tacit.labels.saving"),
+    ARCHIVE: (
+        "tacit.models.archive", "tacit.estimators.registry", "tacit.labels.saving", "tacit.pate.registry",
+    ),
     SAFETENSORS: ("tacit.training.networks.network",),
 }
 """The modules that register how files of a format are read, and what they may hold."""

@@ -16,6 +16,10 @@ aggregator                 answers                                         event
 :class:`MultiLabel`, :class:`MeanVote` and :class:`MedianVote` take the teachers' predictions one by one, of
 shape (teachers, queries, …), for several labels at once and for numbers.
 
+:class:`PATEClassifier` goes the whole way: it gives each unit to one teacher, trains the teachers, plans
+threshold and noise for a budget (:func:`plan_answers`), charges, answers public queries and teaches a
+student. :class:`PrivateNeighbors` does the same without teachers.
+
 ``answer`` is the mechanism, ``event`` what it costs, ``release`` charges a ledger and answers, and ``rdp``
 computes Rényi divergences, also from the votes, which makes them private until they are :func:`sanitise`-d.
 
@@ -25,10 +29,15 @@ private learning with PATE" (2018).
 """
 
 from tacit.pate.aggregator import ABSTAINED, Aggregator
+from tacit.pate.answering import AnswerRate
+from tacit.pate.classifier import PATEClassifier
 from tacit.pate.confident import ConfidentGNMax, InteractiveGNMax
 from tacit.pate.cost import RenyiCost
 from tacit.pate.multilabel import MultiLabel
+from tacit.pate.neighbours import PrivateNeighbors
+from tacit.pate.network import Network
 from tacit.pate.noisy_max import GNMax, GumbelMax, LNMax
+from tacit.pate.planning import AnswerPlan, GroupPlan, plan_answers
 from tacit.pate.predictions import PredictionAggregator, Predictions
 from tacit.pate.regression import MeanVote, MedianVote
 from tacit.pate.releasing import Answers
@@ -37,18 +46,25 @@ from tacit.pate.sanitising import Sanitised, sanitise
 __all__ = [
     "ABSTAINED",
     "Aggregator",
+    "AnswerPlan",
+    "AnswerRate",
     "Answers",
     "ConfidentGNMax",
     "GNMax",
+    "GroupPlan",
     "GumbelMax",
     "InteractiveGNMax",
     "LNMax",
     "MeanVote",
     "MedianVote",
     "MultiLabel",
+    "Network",
+    "PATEClassifier",
     "PredictionAggregator",
     "Predictions",
+    "PrivateNeighbors",
     "RenyiCost",
     "Sanitised",
+    "plan_answers",
     "sanitise",
 ]
