@@ -16,7 +16,7 @@ Images become scattering features, of which 256 principal components are kept; c
 come from the 9,000 public images. Teachers and students are support vector machines with C = 3 and an RBF
 kernel. The way the student learns (``discriminant-propagation``, components divided by the root of their
 deviation, C) was chosen on 10,000 training images that stood in for the public ones, with 283 labels of
-which 5.5 % were replaced at random: not on test images, but on images of the same kind. Teachers were not
+which about 6 % were replaced at random: not on test images, but on images of the same kind. Teachers were not
 tuned.
 
 Writes ``benchmarks/results/pate_mnist.md``.
