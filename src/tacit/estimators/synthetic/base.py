@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from tacit.estimators.private import Planned, PrivateEstimator, _Taken
 from tacit.estimators.synthetic.domain import Codes, Domain
 from tacit.models.description import Description, Pairs
 from tacit.schema import Schema
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Synthesizer", "pair_distances"]
 
@@ -74,7 +71,7 @@ class Synthesizer(PrivateEstimator):
         """The cells of so many rows: (rows, attributes)."""
         raise NotImplementedError
 
-    def sample(self, rows: int | None = None, *, random_state: int | None = None) -> pd.DataFrame:
+    def sample(self, rows: int | None = None, *, random_state: int | None = None) -> Any:
         """A synthetic table of so many rows, or of as many as ``population_`` says, as a pandas frame.
 
         It has the columns of the schema, each in its declared type. Post-processing of what was released:
