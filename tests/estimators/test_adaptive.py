@@ -204,6 +204,14 @@ class TestAudit:
 
 
 class TestFit:
+    @pytest.mark.parametrize("alpha", [1e4, 1e9, 1e300])
+    def test_a_large_penalty_leaves_the_mean(self, alpha: float) -> None:
+        """Steps that took no account of the penalty ran away: to 1e9, the limit of the weights."""
+        x, y = data(2000)
+        made = Ridge(1.0, 1e-6, alpha=alpha, bounds=(-1, 1), target_bounds=(-1, 1), random_state=1).fit(x, y)
+        assert np.abs(made.coef_).max() < 0.1
+        assert made.intercept_ == pytest.approx(y.mean(), abs=0.05)
+
     @pytest.mark.parametrize("delta", [0.0, 1e-6])
     @pytest.mark.parametrize("intercept", [False, True])
     def test_large_epsilon_is_least_squares(self, delta: float, intercept: bool) -> None:

@@ -50,6 +50,12 @@ class TestCount:
         assert purchase.buy(17, Source(1)) == 17
         assert accounting.epsilon(purchase.event, 0.0) == 0.0
 
+    def test_how_many_rows_meet_a_condition_is_not_public(self):
+        """One that meets it may be replaced by one that does not."""
+        purchase = CountPurchase(0.5, Relation.REPLACE_ONE, whole=False)
+        assert purchase.event == events.Pure(0.5)
+        assert len({purchase.buy(17, Source(seed)) for seed in range(20)}) > 1
+
     def test_groups_may_be_replaced_by_larger_ones(self):
         purchase = CountPurchase(0.5, Relation.REPLACE_ONE, GROUP)
         assert purchase.event == events.Pure(0.5)

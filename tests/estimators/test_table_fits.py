@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tacit import Budget, Column, Ledger, Schema, tables
+from tacit import Budget, Column, Ledger, Schema, accounting, events, tables
 from tacit.data import source as sources
 from tacit.data.engine import results
 from tacit.data.reading import private_rows
@@ -32,6 +32,7 @@ from tacit.estimators import (
     Ridge,
     blocks,
 )
+from tacit.estimators.blocks import TableRows
 from tacit.estimators.private import PrivateEstimator
 from tacit.randomness import Source
 from tacit.relations import Unit
@@ -329,6 +330,25 @@ class TestAgreement:
             NaiveBayes(1.0, **LABELS, **said).fit_table(table, "ill")
             with pytest.raises(TacitError, match="at most 3 rows"):
                 NaiveBayes(1.0, **LABELS, rows_per_unit=3).fit_table(table, "ill")
+
+    def test_how_many_rows_meet_a_condition_is_paid_for(self, tmp_path: Path) -> None:
+        """Under replace_one the number of all rows is public. A row may leave those that meet a condition."""
+        model = LinearRegression(1.0, target_bounds=(-5, 5), population="dp")
+        with (
+            Ledger.open(tmp_path / "a.db", Budget(5.0), relation="replace_one") as ledger,
+            tables.open(rows(200), schema=SCHEMA, ledger=ledger) as table,
+        ):
+            model.fit_table(table, "income")
+            assert events.Pure(0.02) not in model.event_.events
+            part = table.filter("age >= 50")
+            model.fit_table(part, "income")
+            assert events.Pure(0.02) in model.event_.events
+            assert accounting.epsilon(model.event_, 0.0, relation="replace_one") <= 1.0
+            maker = Preprocessor(SCHEMA, target="income")
+            maker.fit(dict.fromkeys(maker.columns, ()))
+            model.set_params(relation="replace_one", ledger=ledger)
+            with pytest.raises(TacitError, match="not paid for"):
+                model.fit_blocks(maker.features, lambda: TableRows(table.source, part.expression, maker))
 
     def test_refusals(self, ledger: Ledger, tmp_path: Path) -> None:
         with Ledger.open(tmp_path / "other.db", Budget(1.0)) as other:

@@ -26,7 +26,7 @@ from tacit.schema import Schema
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-__all__ = ["UNIT", "chosen_rows", "prepare", "private_rows"]
+__all__ = ["UNIT", "chosen_rows", "is_whole", "prepare", "private_rows"]
 
 
 _RANK = "__rank__"
@@ -77,6 +77,13 @@ def private_rows(
 def as_stored(table: ir.Table, names: Iterable[str]) -> dict[str, ir.Value]:
     """These columns of a cleaned table, declared categories as they are stored."""
     return {name: table[RAW + name if RAW + name in table.columns else name] for name in names}
+
+
+def is_whole(table: ir.Table) -> bool:
+    """Whether no condition leaves rows out, by the plan of the table and without reading a row."""
+    import ibis.expr.operations as ops
+
+    return not table.op().find(ops.Filter)
 
 
 def chosen_rows(

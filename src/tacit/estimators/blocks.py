@@ -53,6 +53,10 @@ class Rows(Protocol):
     def used(self) -> int:
         """How many rows count: private."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether no condition leaves rows out: public."""
+
 
 def added(parts: Iterable[T]) -> T:
     """The sum of what was made of each block."""
@@ -86,6 +90,11 @@ class PrivateRows:
     def used(self) -> int:
         """How many rows count: private."""
         return len(self.matrix) if self.keep is None else int(self.keep.sum())
+
+    @property
+    def whole(self) -> bool:
+        """True: rows in memory are those that were handed over."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,13 @@ class TableRows:
         """How many rows count, by a query of its own: private."""
         found = self.source.run(self._query.aggregate(rows=self._query.count()))
         return int(found["rows"].iloc[0])
+
+    @property
+    def whole(self) -> bool:
+        """Whether no condition leaves rows out, of this view or of the Ibis table below it: public."""
+        from tacit.data.reading import is_whole
+
+        return is_whole(self.table)
 
     @property
     def _query(self) -> Any:

@@ -236,7 +236,7 @@ class PrivateEstimator(Telling):
         rows = TableRows(table.source, table.expression, maker)
         conditions = [f"({one})" if " or " in one.lower() else one for one in table.conditions]
         about = f" where {' and '.join(conditions)}" if conditions else ""
-        self._fit(payment, maker.features, lambda: rows, False, table.assumptions, about)
+        self._fit(payment, maker.features, lambda: rows, False, table.assumptions, about, rows.whole)
         return Pipeline([("preprocessor", maker), ("model", self)])
 
     def fit_blocks(
@@ -254,8 +254,9 @@ class PrivateEstimator(Telling):
         by_unit: bool,
         assumptions: Sequence[str] = (),
         about: str = "",
+        whole: bool = True,
     ) -> Any:
-        public = self._public(described, payment)
+        public = self._public(described, payment, whole)
         recipe = self._recipe(public)
         planned = Planned.of(public, recipe)
         if self.verbose:
@@ -335,12 +336,12 @@ class PrivateEstimator(Telling):
         unit = Unit("unit", most) if by_unit else Unit()
         return Payment.agreed(self.ledger, relation=Relation.of(self.relation), unit=unit, named=False)
 
-    def _public(self, described: int | Features, payment: Payment) -> Public:
+    def _public(self, described: int | Features, payment: Payment, whole: bool = True) -> Public:
         features = described if isinstance(described, Features) else None
         width = len(features.names) if features is not None else _validate.count("features", described, 1)
         epsilon, delta = self._epsilon(), _validate.delta(self.delta)
         _validate.warn_if_weak(epsilon, delta, getattr(self, "population", None), stacklevel=5)
-        return Public(epsilon, delta, payment.relation, payment.unit, width, features)
+        return Public(epsilon, delta, payment.relation, payment.unit, width, features, whole)
 
     def _epsilon(self) -> float:
         if self.fits_without_noise and isinstance(self.epsilon, float) and self.epsilon == math.inf:

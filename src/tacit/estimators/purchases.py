@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import _gaussian, _validate, events
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, TacitError
 from tacit.estimators.blocks import Rows, added
 from tacit.estimators.private import Public
 from tacit.mechanisms import DiscreteLaplace, Gaussian
@@ -44,8 +44,9 @@ class CountPurchase:
     ``add_remove``: one unit changes it by at most ``unit.rows``, its ℓ1 sensitivity; the event is Pure(ε).
     ``replace_one``: where the unit is a row, the number is public, and the purchase costs nothing and
     returns it; where a unit has several rows, a unit of a single row may take the place of one of
-    ``unit.rows``, so the number is bought as above. At least 1 is returned, whatever the noise:
-    post-processing.
+    ``unit.rows``, so the number is bought as above. So it is where the rows are not the ``whole`` of the
+    data, but those that meet a condition: a row may be replaced by one that does not meet it. At least 1 is
+    returned, whatever the noise: post-processing.
 
     >>> CountPurchase(0.1).buy(5000, Source(1)), CountPurchase(0.1).event
     (4989, Pure(epsilon=0.1))
@@ -54,6 +55,7 @@ class CountPurchase:
     epsilon: float
     relation: Relation = Relation.ADD_REMOVE
     unit: Unit = field(default_factory=Unit)
+    whole: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "relation", Relation.of(self.relation))
@@ -62,7 +64,7 @@ class CountPurchase:
     @property
     def free(self) -> bool:
         """Whether the number is public."""
-        return self.relation is Relation.REPLACE_ONE and self.unit.column is None
+        return self.relation is Relation.REPLACE_ONE and self.unit.column is None and self.whole
 
     @property
     def _mechanism(self) -> DiscreteLaplace:
@@ -200,7 +202,7 @@ class Purchases:
             raise InvalidValue("shares of ε", shares, "such that a part of ε is left for the fit")
         costs = {name: share * public.epsilon for name, share in shares.items()}
         who = public.relation, public.unit
-        count = CountPurchase(costs["population"], *who) if "population" in shares else None
+        count = CountPurchase(costs["population"], *who, public.whole) if "population" in shares else None
         box, left = None, public.delta
         if "bounds" in shares:
             spent = shares["bounds"] * public.delta
@@ -217,7 +219,12 @@ class Purchases:
 
     def buy_population(self, rows: Rows, source: Source) -> int | None:
         """The number of rows, with noise; None where it is not bought."""
-        return None if self.population is None else self.population.buy(rows.used, source)
+        if self.population is None:
+            return None
+        if self.population.free and not rows.whole:
+            problem = "Some rows are left out by a condition, and how many are not was not paid for."
+            raise TacitError(problem, "Fit to the table with fit_table, which pays for the number.")
+        return self.population.buy(rows.used, source)
 
     def buy_bounds(self, rows: Rows, source: Source) -> tuple[Array, Array] | None:
         """(lower, upper) of the features; None where they are not bought."""

@@ -24,6 +24,8 @@ class Public:
     """The number of features."""
     features: Features | None = None
     """Names and bounds of the features, where a :class:`~tacit.data.preprocessor.Preprocessor` knows them."""
+    whole: bool = True
+    """Whether no condition leaves rows out: how many rows meet one is private under every relation."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ SUMS = (0.5, 1.0, 0.7, 0.3)
 DRIFT = 0.07
 """The part of the variance of the target that the noise of a descent may add to the predictions."""
 STEP = 1.5
-"""The length of a step, relative to 1/E‖z‖²; 2 is stable whatever the rows are."""
+"""The length of a step, relative to 1/(E‖z‖² + penalty/n); 2 is stable whatever rows and penalty are."""
 FEWEST_STEPS, MOST_STEPS, MOMENTUM = 5, 100, 0.9
 """Bounds of the number of steps, and the largest momentum."""
 WATCHED = 0.3
@@ -103,7 +103,8 @@ class AdaptiveLeastSquares(Place):
 
     Noise is that of :mod:`tacit.mechanisms`, on a grid; the sums are those of float64, as for
     :class:`~tacit.estimators.linear.noise.gradient.NoisyGradients`, whose argument on rounding holds here
-    too: ``kind`` is "float64".
+    with 1/C in place of the curvature: ``kind`` is "float64". Its 10⁻⁷ of a row are 10⁻⁵ for C = 0.01, and
+    could be a tenth of a row at the least C, 10⁻⁶, that residuals which all but vanish lead to.
 
     Nothing below reads the rows. A step of length η moves the predictions by noise: over a path of length L
     by a variance of about p·L·σ²C²/2n², for p weights. L makes that :data:`DRIFT` times C²/E‖z‖², which is
@@ -256,7 +257,6 @@ class AdaptiveLeastSquares(Place):
         units = _units(ratio)
         steps = min(max(math.ceil(units), FEWEST_STEPS), MOST_STEPS)
         momentum = min(max(1 - steps / units, 0.0), MOMENTUM)
-        rate = STEP / (centre.square + centre.constant**2) * min(1.0, units * (1 - momentum) / steps)
         clipped = _clipped(ratio)
         length, residual = self._bounds(centre, scale, clipped)
         clip_norm, goal = length * residual, 1 - clipped * SHORTENED
@@ -268,6 +268,8 @@ class AdaptiveLeastSquares(Place):
         weights, velocity, total = (np.zeros(self.problem.width) for _ in range(3))
         shrink = np.full(self.problem.width, self.penalty / centre.count)
         shrink[self.features :] = 0.0
+        curvature = centre.square + centre.constant**2 + shrink
+        rate = STEP / curvature * min(1.0, units * (1 - momentum) / steps)
         for step in range(steps):
             noisy = mechanism(_clipped_gradient(rows, weights, clip_norm))
             velocity = momentum * velocity + clip_norm * noisy[:-1] / centre.count + shrink * weights
