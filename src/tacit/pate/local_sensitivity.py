@@ -32,7 +32,7 @@ __all__ = [
 _POINTS = 2000
 """How many points the conditions are checked at."""
 _ROUNDING = 1e-9
-"""So close below q₀, relative to ln q₀, B_U(q) counts as q₀: rounding must not hide a jump of the cost there."""
+"""So close below q₀, relative to ln q₀, B_U(q) counts as q₀: rounding must not hide a jump of the cost."""
 
 
 @lru_cache(maxsize=256)
