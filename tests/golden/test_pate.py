@@ -130,7 +130,7 @@ class TestVectors:
             head = np.array(row["ls_head"])
             assert found[: head.size] == pytest.approx(head, rel=CLOSE, abs=1e-18)
             assert (found[-1], found.max()) == pytest.approx((row["ls_last"], row["ls_max"]), rel=CLOSE)
-            discounted = (found * np.exp(-0.0329 * np.arange(teachers))).max()
+            discounted = (found * np.exp(-0.0329 * np.arange(len(found)))).max()
             assert discounted == pytest.approx(row["discounted_max_beta0p0329"], rel=CLOSE)
 
     def test_local_sensitivity_of_tests_is_made_monotone(self, vectors):

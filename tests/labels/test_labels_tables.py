@@ -261,3 +261,9 @@ def test_unbiased_numbers_have_the_centre_of_the_bin_as_their_mean() -> None:
 def test_what_is_refused(make: object) -> None:
     with pytest.raises(InvalidValue):
         make()  # type: ignore[operator]
+
+
+def test_subsets_refuse_an_epsilon_below_the_step_of_their_probabilities():
+    """At ε = 1e-19 and 3 classes the ratio would be e^2.6e-18."""
+    with pytest.raises(InvalidValue, match="epsilon"):
+        SubsetResponse(3, 1e-19)

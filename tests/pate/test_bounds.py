@@ -227,3 +227,19 @@ class TestCost:
             GNMax().rdp(self.VOTES, ORDERS).epsilon(1e-5, conversion="old")
         with pytest.raises(InvalidValue, match="student"):
             GNMax().rdp(self.VOTES, ORDERS, student=[[0.5, 0.5]] * 3)
+
+
+def test_an_aggregator_that_answers_everything_is_not_charged_for_less():
+    with pytest.raises(InvalidValue, match="answered"):
+        GNMax(1.0).rdp([[3, 1]] * 100, [2.0, 8.0], answered=np.zeros(100, dtype=bool))
+    all_of_them = GNMax(1.0).rdp([[3, 1]] * 100, [2.0], answered=np.ones(100, dtype=bool))
+    assert all_of_them.divergences == GNMax(1.0).rdp([[3, 1]] * 100, [2.0]).divergences
+
+
+def test_what_is_assumed_of_the_teachers_depends_on_the_relation():
+    """By a hash of its content a replaced record may go to another teacher, and two votes move."""
+    cost = GNMax(40.0).rdp([[3, 1]], [2.0])
+    assert "without looking at other rows" in cost.guarantee(1e-5).assumptions[0]
+    for given in (cost.guarantee(1e-5, relation="replace_one"), GNMax(40.0).release(
+        [[3, 1]], delta=1e-5, relation="replace_one").guarantee):  # fmt: skip
+        assert "by nothing that replacing it may change" in given.assumptions[0]

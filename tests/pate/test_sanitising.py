@@ -102,6 +102,27 @@ def test_smooth_sensitivity_by_brute_force(classes, teachers, sigma, order, dire
     assert max(cost for cost, _ in found.values()) == pytest.approx(most, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "classes", "order"),
+    [
+        (GNMax(1.0, teachers=12), 3, 1.5),  # the cost jumps at q₀, from 0.74 to 1.5
+        (GNMax(1.5, teachers=12), 3, 2.0),
+        (ConfidentGNMax(8.4, 1.3, 1.0, teachers=12), 2, 8.0),  # tests cost less near a height of 0 alone
+    ],
+)
+@pytest.mark.parametrize("directions", ["one", "both"])
+def test_smooth_sensitivity_where_little_noise_makes_the_cost_jump(aggregator, classes, order, directions):
+    beta = 0.2 / order
+    found = {
+        votes: smooth_sensitivity(aggregator, [votes], order=order, beta=beta, directions=directions)
+        for votes in all_votes(aggregator.teachers, classes)
+    }
+    for votes, (cost, smooth) in found.items():
+        for other in next_to(votes):
+            assert abs(cost - found[other][0]) <= smooth * (1 + 1e-9) + 1e-15, (votes, other)
+            assert found[other][1] <= smooth * math.exp(beta) * (1 + 1e-9), (votes, other)
+
+
 def test_costs_agree_with_the_aggregator():
     aggregator = ConfidentGNMax(180, 30, 20, teachers=250)
     votes = np.random.default_rng(3).multinomial(250, [0.8, 0.1, 0.05, 0.05], size=30)

@@ -22,6 +22,7 @@ from fractions import Fraction
 import numpy as np
 
 from tacit import _validate, events
+from tacit.errors import InvalidValue
 from tacit.labels.response import Float64, Int64
 from tacit.randomness import Source, bernoulli, exp_bounds, uniform
 
@@ -45,7 +46,8 @@ class SubsetResponse:
 
     def __post_init__(self) -> None:
         _validate.count("categories", self.categories, 2)
-        _validate.epsilon(self.epsilon)
+        if _validate.epsilon(self.epsilon) < 2.0**-30:  # a step of p, 2^−60, is worth more than the least ε's
+            raise InvalidValue("epsilon", self.epsilon, "at least 2^-30")
 
     @property
     def size(self) -> int:

@@ -35,10 +35,13 @@ Bool = NDArray[np.bool_]
 class Aggregator:
     """Base of the aggregators: from votes of shape (queries, classes) to one label per query.
 
-    *Relation.* Each record is seen by one teacher, chosen without looking at other records (by a hash of the
-    record, or at random). Adding, removing or replacing a record then retrains one teacher, and changes that
-    teacher's vote on each query: one vote moves from one class to another. So the costs are the same under
-    both relations.
+    *Relation.* Each record is seen by one teacher. Under ``add_remove`` that teacher is chosen without
+    looking at other records: by a hash of the record, or at random for each. Under ``replace_one`` it is
+    chosen by nothing that a replacement changes: by the place of the record, by a key that stays, or at
+    random for each place. A hash of the content does not do there: the new record may go to another teacher,
+    so that two teachers are retrained and the answers may reveal four times the Rényi divergence. With the
+    right choice one change of the records retrains one teacher, and changes that teacher's vote on each
+    query: one vote moves from one class to another. So the costs are the same under both relations.
 
     *Sensitivity.* The votes of a query move by √2 in ℓ2 and by 2 in ℓ1, each count by 1 at most.
 
@@ -221,6 +224,9 @@ class Aggregator:
         mask = np.asarray(answered)
         if mask.dtype.kind != "b" or mask.shape != (len(votes),):
             raise InvalidValue("answered", mask.shape, f"{len(votes)} booleans, one per query")
+        if not self.tests and not mask.all():
+            advice = "Leave it out: this aggregator answers every query."
+            raise InvalidValue("answered", int(mask.sum()), f"all of {len(votes)} queries", advice)
         return mask.astype(float)
 
     @staticmethod

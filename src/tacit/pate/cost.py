@@ -13,7 +13,7 @@ from tacit.errors import TacitError
 from tacit.guarantee import Guarantee
 from tacit.pate.bounds import Array
 from tacit.pate.releasing import seen_by_one
-from tacit.relations import Relation, Unit
+from tacit.relations import Relation, Unit, relation_for
 
 __all__ = ["RenyiCost"]
 
@@ -82,8 +82,8 @@ class RenyiCost:
         """The guarantee of these answers at ``delta``; refused where the cost is private."""
         event = self.event
         protected = unit or Unit()
-        assumptions = (seen_by_one(protected), *self.assumptions)
-        kind = Relation.of(relation)
+        kind = relation_for(protected, relation)
+        assumptions = (seen_by_one(protected, kind), *self.assumptions)
         return Guarantee(self.epsilon(delta), delta, event, kind, protected, assumptions=assumptions)
 
     def _require_releasable(self) -> None:

@@ -31,6 +31,8 @@ __all__ = [
 
 _POINTS = 2000
 """How many points the conditions are checked at."""
+_ROUNDING = 1e-9
+"""So close below q₀, relative to ln q₀, B_U(q) counts as q₀: rounding must not hide a jump of the cost."""
 
 
 @lru_cache(maxsize=256)
@@ -119,9 +121,21 @@ def _local(log_q: Array, sigma: float, classes: int, order: float) -> Array:
     before = float(shifted(np.array([start]), sigma, classes, -1)[0])
     at = np.where((before <= log_q) & (log_q <= start), before, log_q)
     here = cost(at, sigma, order)
-    up = cost(shifted(at, sigma, classes, 1), sigma, order) - here
+    above = shifted(at, sigma, classes, 1)
+    above = np.where(above >= start * (1 + _ROUNDING), start, above)  # the cost may jump at start
+    up = cost(above, sigma, order) - here
     down = here - cost(shifted(at, sigma, classes, -1), sigma, order)
     return np.maximum(up, down)
+
+
+def reach(teachers: int) -> int:
+    """How many distances, 0, 1, …, are looked at: beyond the last of them nothing is left to be met.
+
+    The heights of :func:`threshold_sensitivity` lie up to teachers + 1 votes apart. With fewer distances the
+    lists of two neighbours would end at different places, and their smooth sensitivities would differ by more
+    than a factor of e^β.
+    """
+    return teachers + 2
 
 
 def answer_sensitivity(votes: Int64, teachers: int, sigma: float, order: float) -> Array:
@@ -133,9 +147,9 @@ def answer_sensitivity(votes: Int64, teachers: int, sigma: float, order: float) 
     log_q = log_q_gaussian(gaps_of(walk), sigma)
     inwards = log_q > start
     open_ = inwards | (log_q < before)
-    found = np.full((len(votes), teachers), _local(np.array([before]), sigma, classes, order)[0])
+    found = np.full((len(votes), reach(teachers)), _local(np.array([before]), sigma, classes, order)[0])
     found[open_, 0] = _local(log_q[open_], sigma, classes, order)
-    for distance in range(1, teachers):
+    for distance in range(1, reach(teachers)):
         open_ &= np.where(inwards, (log_q > start) & (walk[:, 1] > 0), log_q < before)
         if not open_.any():
             break
@@ -162,7 +176,7 @@ def threshold_sensitivity(
     log_q = log_q_threshold(places, threshold, sigma)
     steps = np.abs(np.diff(gaussian_divergence(log_q, math.sqrt(2) * sigma, [order])[:, 0]))
     local = np.maximum(np.append(steps, 0.0), np.insert(steps, 0, 0.0))
-    distance = np.arange(teachers)
+    distance = np.arange(reach(teachers))
     above = np.minimum(heights[:, None] + distance, high) - low
     below = np.maximum(heights[:, None] - distance, low) - low
     return np.maximum.accumulate(np.maximum(local[above], local[below]), axis=1)

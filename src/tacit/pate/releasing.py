@@ -38,9 +38,15 @@ CHOSEN_BY_ROWS = "the rows decided on how many queries were answered, within a b
 """What has to hold for a cost that counts the answers that were given, and not as many as there might be."""
 
 
-def seen_by_one(unit: Unit) -> str:
-    """What has to hold for one vote per query to be all that a unit can change."""
-    return f"each {unit} is seen by one teacher, which is chosen without looking at other rows"
+def seen_by_one(unit: Unit, relation: Relation) -> str:
+    """What has to hold for one vote per query to be all that a unit can change.
+
+    >>> seen_by_one(Unit(), Relation.REPLACE_ONE)
+    'each row is seen by one teacher, which is chosen by nothing that replacing it may change'
+    """
+    if relation is Relation.ADD_REMOVE:
+        return f"each {unit} is seen by one teacher, which is chosen without looking at other rows"
+    return f"each {unit} is seen by one teacher, which is chosen by nothing that replacing it may change"
 
 
 def guarantee_of(
@@ -51,7 +57,7 @@ def guarantee_of(
     epsilon = accounting.epsilon(event, level, relation=payment.relation)
     if math.isinf(epsilon):
         raise InvalidValue("delta", delta, "above 0 for Gaussian noise", "Choose one far below 1/rows.")
-    noise, assumption = noise_of(source, kind), seen_by_one(payment.unit)
+    noise, assumption = noise_of(source, kind), seen_by_one(payment.unit, payment.relation)
     return Guarantee(epsilon, level, event, payment.relation, payment.unit, noise, (assumption,))
 
 
@@ -183,7 +189,8 @@ class Asking:
             labels = aggregator._unanswered(queries, given)
         budget = ledger.budget
         given_away = aggregator.event(asked=queries, answered=answered)
-        assumed = (seen_by_one(payment.unit), CHOSEN_BY_ROWS, "ε and δ are the budget of the ledger")
+        one = seen_by_one(payment.unit, payment.relation)
+        assumed = (one, CHOSEN_BY_ROWS, "ε and δ are the budget of the ledger")
         guarantee = Guarantee(
             budget.epsilon, budget.delta, given_away, payment.relation, payment.unit, noise, assumed
         )

@@ -150,7 +150,7 @@ def smooth_sensitivity(
         total, sensitivity = total + tests, sensitivity + of_tests
     if both:  # the cost is a maximum over neighbours: its sensitivity within d votes is that within d + 1
         sensitivity = np.append(sensitivity[1:], sensitivity[-1])
-    return total, float((np.exp(-beta * np.arange(teachers)) * sensitivity).max())
+    return total, float((np.exp(-beta * np.arange(len(sensitivity))) * sensitivity).max())
 
 
 def _tests(
