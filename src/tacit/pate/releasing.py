@@ -167,7 +167,11 @@ class Asking:
     def _tests_first(
         self, read: Callable[[], Int64], queries: int, student: Any, payment: Payment, source: Source
     ) -> Answers:
-        """Two charges: the tests, and then the answers that are given."""
+        """Two charges: the tests, and then the answers that are given.
+
+        The rows decide how many there are, so that the event of the answers that were given promises nothing
+        by itself. The guarantee is the budget that the filter of the ledger keeps; its event says just that.
+        """
         aggregator, ledger = self.aggregator, payment.ledger
         if ledger is None:
             raise TacitError("There is no ledger to charge.")
@@ -188,11 +192,11 @@ class Asking:
         else:
             labels = aggregator._unanswered(queries, given)
         budget = ledger.budget
-        given_away = aggregator.event(asked=queries, answered=answered)
+        promised = events.Approximate(budget.epsilon, budget.delta)
         one = seen_by_one(payment.unit, payment.relation)
         assumed = (one, CHOSEN_BY_ROWS, "ε and δ are the budget of the ledger")
         guarantee = Guarantee(
-            budget.epsilon, budget.delta, given_away, payment.relation, payment.unit, noise, assumed
+            budget.epsilon, budget.delta, promised, payment.relation, payment.unit, noise, assumed
         )
         return Answers(labels, passed, guarantee, charged)
 
