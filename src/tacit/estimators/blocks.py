@@ -28,8 +28,6 @@ from tacit.randomness import Source
 from tacit.relations import Unit
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tacit.data.preprocessor import Preprocessor
     from tacit.data.source import PrivateSource
 
@@ -104,8 +102,8 @@ class TableRows:
     """:attr:`PrivateSource.table`, an Ibis table, or a filter or a side of a split of it."""
     columns: Sequence[str]
     """The columns that are read."""
-    block: Callable[[pd.DataFrame], PrivateRows]
-    """Makes the rows of a block of these columns, each from that row alone."""
+    block: Callable[[Any], PrivateRows]
+    """Makes the rows of a pandas frame of these columns, each from that row alone."""
     named: Mapping[str, Any] = field(default_factory=dict)
     """What the fitted estimator says of its features, beside their number."""
     chosen: Any = None
@@ -115,7 +113,7 @@ class TableRows:
     def prepared(cls, source: PrivateSource, table: Any, maker: Preprocessor) -> Self:
         """The rows with the features, and the target where there is one, that ``maker`` makes."""
 
-        def block(frame: pd.DataFrame) -> PrivateRows:
+        def block(frame: Any) -> PrivateRows:
             targets = None if maker.target is None else maker.target_values(frame)
             return PrivateRows(np.asarray(maker.transform(frame)), targets, None)
 

@@ -18,8 +18,6 @@ from tacit.jobs.fitting import PUBLIC
 from tacit.jobs.job import Due, Job, Say, silent, warned, whole
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tacit.estimators.blocks import TableRows
     from tacit.estimators.synthetic.base import Synthesizer
     from tacit.ledger import Payment
@@ -32,7 +30,8 @@ __all__ = ["SynthesizeJob", "Synthesized", "plan_synthesize", "synthesize"]
 class Synthesized:
     """What was made: a synthetic table, the model that made it, and where both are kept."""
 
-    table: pd.DataFrame
+    table: Any
+    """A pandas frame of the synthetic rows."""
     model: Any
     guarantee: Guarantee
     path: Path | None

@@ -21,8 +21,6 @@ from tacit.models.description import Description, Pairs
 from tacit.schema import Schema
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tacit.data.source import PrivateSource
     from tacit.tables import Table
 
@@ -38,6 +36,7 @@ class Synthesizer(PrivateEstimator):
 
     supervised = False
     fits_tables = True
+    schema: Any
     released: ClassVar[tuple[str, ...]] = ("domain_", "population_", "n_features_in_", "feature_names_in_")
 
     def _domain(self) -> Domain:
@@ -93,7 +92,7 @@ class Synthesizer(PrivateEstimator):
         """The rows of a cleaned table on an engine as cells, for :meth:`fit_blocks`; none is read yet."""
         domain = self._domain()
 
-        def block(frame: pd.DataFrame) -> PrivateRows:
+        def block(frame: Any) -> PrivateRows:
             return PrivateRows(domain.codes(frame), None, None)
 
         return TableRows(source, table, domain.names, block, _named(domain))
@@ -116,7 +115,7 @@ class Synthesizer(PrivateEstimator):
         """The cells of so many rows: (rows, attributes)."""
         raise NotImplementedError
 
-    def sample(self, rows: int | None = None, *, random_state: int | None = None) -> pd.DataFrame:
+    def sample(self, rows: int | None = None, *, random_state: int | None = None) -> Any:
         """A synthetic table of so many rows, or of as many as ``population_`` says, as a pandas frame.
 
         It has the columns of the schema, each in its declared type. Post-processing of what was released:
