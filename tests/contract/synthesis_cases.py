@@ -64,7 +64,7 @@ class Fitting:
 def fits(ledger: Ledger, fitting: Fitting, access: Callable[[], Any]) -> Any:
     """The road of a fit: the estimator charges its ledger, then has the rows read."""
     estimator = fitting.estimator.set_params(ledger=ledger, random_state=fitting.random_state)
-    return estimator.fit_schema(lambda: (access(), None, None))
+    return estimator.fit_rows(2, lambda: (access(), None, None))
 
 
 def often(make: Any, data: Any, runs: int, seed: int | None) -> np.ndarray:

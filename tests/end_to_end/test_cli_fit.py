@@ -129,6 +129,7 @@ def test_from_a_file_to_a_report(run: Run) -> None:
 
 def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrivateSource, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "blocks", unreadable)
     before = sorted(path.name for path in Path().iterdir())
     shown = fit(run, "--dry-run").good()
     assert "Nothing was charged, and no rows were read." in shown.out
@@ -144,6 +145,7 @@ def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.
 def test_spent_budget_is_refused_before_the_rows_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fit(run, "--label", "first try", epsilon="2.5").good()
     monkeypatch.setattr(PrivateSource, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "blocks", unreadable)
     again = fit(run, out="second.tacit")
     assert again.code == 2
     assert "remaining: ε = 0.5" in again.err
@@ -237,6 +239,7 @@ def test_what_is_wrong_is_said_before_anything_is_charged(
     run: Run, words: tuple[str, ...], changed: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PrivateSource, "run", unreadable)
+    monkeypatch.setattr(PrivateSource, "blocks", unreadable)
     Path("empty.csv").touch()
     Path("narrow.csv").write_text("age,sex,income\n20,Male,low\n", encoding="utf-8")
     before = Path("data.csv").read_bytes()

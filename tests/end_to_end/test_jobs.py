@@ -69,6 +69,20 @@ def charges() -> int:
         return len(book.entries())
 
 
+def test_models_without_a_target_read_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job reads the rows as a whole."""
+
+    def never(self: PrivateSource, expression: Any) -> Any:
+        raise AssertionError("all rows were read at once")
+
+    monkeypatch.setattr(PrivateSource, "run", never)
+    paid = {"schema": "schema.toml", "epsilon": 1.0, "ledger": "study.db"}
+    for model in ("kmeans", "pca"):
+        assert jobs.fit("data.csv", model=model, **paid).guarantee.epsilon == 1.0
+    assert len(jobs.synthesize("data.csv", rows=30, rounds=1, **paid).table) == 30
+    assert charges() == 3
+
+
 def test_every_job_charges_and_then_reads(charged_when_read: list[int]) -> None:
     made = jobs.fit("data.csv", **FIT, ledger="study.db", out="model.tacit")
     assert (made.path, made.evaluation) == (Path("model.tacit"), None)

@@ -184,7 +184,7 @@ class TestBudget:
         public = Public(1.0, 1e-6, Relation.ADD_REMOVE, Unit(), 3)
         (one, *_) = KMeans(1.0, 1e-6, method="lloyd", bounds=(-1, 1))._recipe(public).lloyd
         cells = Nearest(np.random.default_rng(1).normal(size=(1000, 3)) * 0.1)
-        told = one(cells, PrivateRows(np.zeros((0, 3)), None, None), Source(1))
+        told = one(cells, [PrivateRows(np.zeros((0, 3)), None, None)], Source(1))
         assert told.sums.std() == pytest.approx(one.deviation, rel=0.06)
         assert (told.counts * one.count_weight).std() == pytest.approx(one.deviation, rel=0.12)
 

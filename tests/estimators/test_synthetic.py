@@ -333,10 +333,10 @@ class TestTheRoad:
 
         with Ledger.open(tmp_path / "poor.db", Budget(0.5)) as ledger:
             with pytest.raises(BudgetExceeded):
-                kind(1.0, schema=few, ledger=ledger).fit_schema(read)
+                kind(1.0, schema=few, ledger=ledger).fit_rows(2, read)
             assert not touched
         with Ledger.open(tmp_path / "rich.db", Budget(2.0)) as ledger:
-            made = kind(1.0, schema=few, ledger=ledger).fit_schema(read)
+            made = kind(1.0, schema=few, ledger=ledger).fit_rows(2, read)
             assert touched == [1]
             assert [entry.event for entry in ledger.entries()] == [made.event_]
             assert (made.guarantee_.epsilon, made.guarantee_.noise) == (1.0, "exact")

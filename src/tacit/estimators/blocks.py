@@ -7,19 +7,19 @@ values row by row, and a block of :data:`~tacit.data.engine.results.BLOCK_ROWS` 
 beside it what was made of all blocks, up to :data:`KEPT_BYTES`.
 
 A row of a table has the same features as in memory, for the :class:`~tacit.data.preprocessor.Preprocessor`
-makes them from that row alone. So a sum over blocks is the sum over all rows: exactly, where the summands are
-whole numbers or multiples of a power of two (counts, and numbers on a grid), however the blocks are cut; up
-to rounding, where they are any floats.
+makes them from that row alone, as a synthesizer does its cells. So a sum over blocks is the sum over all
+rows: exactly, where the summands are whole numbers or multiples of a power of two (counts, and numbers on a
+grid), however the blocks are cut; up to rounding, where they are any floats.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,11 @@ class PrivateRows:
         return [made(self)]
 
     @property
+    def nbytes(self) -> int:
+        """The memory that the rows take."""
+        return sum(each.nbytes for each in vars(self).values() if each is not None)
+
+    @property
     def used(self) -> int:
         """How many rows count: private."""
         return len(self.matrix) if self.keep is None else int(self.keep.sum())
@@ -99,26 +104,41 @@ class PrivateRows:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a cleaned table on an engine, with the features and the target that ``maker`` makes."""
+    """The rows of a cleaned table on an engine, with what ``block`` makes of them."""
 
     source: PrivateSource
     table: Any
     """:attr:`PrivateSource.table`, an Ibis table, or a filter or a side of a split of it."""
-    maker: Preprocessor
+    columns: Sequence[str]
+    """The columns that are read."""
+    block: Callable[[Any], PrivateRows]
+    """Makes the rows of a pandas frame of these columns, each from that row alone."""
+    named: Mapping[str, Any] = field(default_factory=dict)
+    """What the fitted estimator says of its features, beside their number."""
     chosen: Any = None
-    """The columns that are read, of the rows that count; None until :meth:`bounded` has chosen them."""
+    """The query for these columns of the rows that count; None until :meth:`bounded` has chosen them."""
 
-    def bounded(self, unit: Unit, draw: Source) -> TableRows:
+    @classmethod
+    def prepared(cls, source: PrivateSource, table: Any, maker: Preprocessor) -> Self:
+        """The rows with the features, and the target where there is one, that ``maker`` makes."""
+
+        def block(frame: Any) -> PrivateRows:
+            targets = None if maker.target is None else maker.target_values(frame)
+            return PrivateRows(np.asarray(maker.transform(frame)), targets, None)
+
+        names = [*maker.columns, *([] if maker.target is None else [maker.target])]
+        return cls(source, table, names, block)
+
+    def bounded(self, unit: Unit, draw: Source) -> Self:
         """The same with at most ``unit.rows`` rows of each unit.
 
         See :func:`tacit.data.reading.chosen_rows`. The key is drawn once for all passes of a fit.
         """
         from tacit.data.reading import chosen_rows
 
-        names = [*self.maker.columns, *([] if self.maker.target is None else [self.maker.target])]
         most = None if unit.column is None else unit.rows
         key = draw.words(32, np.uint8).tobytes().hex()
-        return replace(self, chosen=chosen_rows(self.source, self.table, names, most, key))
+        return replace(self, chosen=chosen_rows(self.source, self.table, self.columns, most, key))
 
     def each(self, made: Callable[[PrivateRows], T], *, keep: bool = False) -> Iterable[T]:
         """What ``made`` makes of each block; without ``keep``, an iteration runs the query again."""
@@ -146,10 +166,7 @@ class TableRows:
 
     def blocks(self) -> Iterator[PrivateRows]:
         """One pass over the rows."""
-        maker = self.maker
-        for frame in self.source.blocks(self._query):
-            targets = None if maker.target is None else maker.target_values(frame)
-            yield PrivateRows(np.asarray(maker.transform(frame)), targets, None)
+        return map(self.block, self.source.blocks(self._query))
 
 
 class _Passes(Iterable[T]):

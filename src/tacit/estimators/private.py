@@ -225,22 +225,27 @@ class PrivateEstimator(Telling):
 
         from tacit.data.preprocessor import Preprocessor
 
-        self._require_tables()
-        payment = self._agreed_with(table)
         if self.supervised and target is None:
             raise InvalidValue("target", None, "a column", "Name the column that is to be predicted.")
+        if not self.supervised and target is not None:
+            raise InvalidValue("target", target, "left out", "To make no feature of the column, exclude it.")
         excluded = [*exclude, *(name for name in table.schema if name == table.unit.column)]
         maker = Preprocessor(table.schema, target=target, norm=norm, transforms=transforms, exclude=excluded)
         maker.fit(dict.fromkeys(maker.columns, ()))
-        table.source.require_open()
-        rows = TableRows(table.source, table.expression, maker)
-        conditions = [f"({one})" if " or " in one.lower() else one for one in table.conditions]
-        about = f" where {' and '.join(conditions)}" if conditions else ""
-        self._fit(payment, maker.features, lambda: rows, False, table.assumptions, about, rows.whole)
+        self._fit_view(table, maker.features, TableRows.prepared(table.source, table.expression, maker))
         return Pipeline([("preprocessor", maker), ("model", self)])
 
+    def _fit_view(self, table: Table, described: int | Features, rows: TableRows) -> Any:
+        """Fit to ``rows`` of a table, with its conditions in the label of the charge."""
+        self._require_tables()
+        payment = self._agreed_with(table)
+        table.source.require_open()
+        conditions = [f"({one})" if " or " in one.lower() else one for one in table.conditions]
+        about = f" where {' and '.join(conditions)}" if conditions else ""
+        return self._fit(payment, described, lambda: rows, False, table.assumptions, about, rows.whole)
+
     def fit_blocks(
-        self, features: Features, read: Callable[[], TableRows], *, assumptions: Sequence[str] = ()
+        self, features: int | Features, read: Callable[[], TableRows], *, assumptions: Sequence[str] = ()
     ) -> Any:
         """As :meth:`fit_rows`, for rows that stay on an engine, whose units are those of the ledger."""
         self._require_tables()
@@ -391,7 +396,8 @@ class PrivateEstimator(Telling):
 def _bounded(taken: _Taken | TableRows, public: Public, by_unit: bool, draw: Source) -> _Found:
     """The rows with at most as many of a unit as count; ``draw`` chooses them."""
     if isinstance(taken, TableRows):
-        return _Found(taken.bounded(public.unit, draw), {"n_features_in_": public.width}, ())
+        named = {"n_features_in_": public.width, **taken.named}
+        return _Found(taken.bounded(public.unit, draw), named, ())
     if (found := taken.matrix.shape[1]) != public.width:
         raise InvalidValue("X", f"{found} columns", f"{public.width}, as was planned")
     if (taken.units is not None) is not by_unit:

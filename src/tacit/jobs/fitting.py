@@ -143,7 +143,7 @@ class FitJob(Job):
         maker.fit(dict.fromkeys(maker.columns, ()))
         say(f"Fitting the {self.label}, block by block")
         table = self._opened.table if self.side is None else self.side.of(self._opened)
-        return TableRows(self._opened, table, maker)
+        return TableRows.prepared(self._opened, table, maker)
 
     def _read(self, say: Say) -> tuple[Any, Any, Any]:
         """The private rows: features, targets and units. The estimator calls this inside the charge."""

@@ -18,7 +18,7 @@ from tacit.jobs.fitting import PUBLIC
 from tacit.jobs.job import Due, Job, Say, silent, warned, whole
 
 if TYPE_CHECKING:
-
+    from tacit.estimators.blocks import TableRows
     from tacit.estimators.synthetic.base import Synthesizer
     from tacit.ledger import Payment
     from tacit.schema import Schema
@@ -31,6 +31,7 @@ class Synthesized:
     """What was made: a synthetic table, the model that made it, and where both are kept."""
 
     table: Any
+    """A pandas frame of the synthetic rows."""
     model: Any
     guarantee: Guarantee
     path: Path | None
@@ -78,7 +79,7 @@ class SynthesizeJob(Job):
         assumptions = (PUBLIC, *self._opened.assumptions)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CannotLearn)  # it was told of already
-            self.model.fit_schema(lambda: self._read(say), assumptions=assumptions)
+            self.model.fit_blocks(len(self.columns), lambda: self._blocks(say), assumptions=assumptions)
         if self.model.event_ != self.dues[0].event:
             raise TacitError("The fit did something else than what was planned.", "Please report this.")
         model, dialect, place, table_place = self.model, self.schema.csv, self.model_out, self.out
@@ -96,14 +97,10 @@ class SynthesizeJob(Job):
                 )  # fmt: skip
         return Synthesized(table, model, model.guarantee_, table_place, place)
 
-    def _read(self, say: Say) -> tuple[Any, Any, Any]:
-        """The private rows and their units. The estimator calls this inside the charge."""
-        from tacit.data.reading import UNIT, private_rows
-
-        say("Reading the rows")
-        frame = private_rows(self._opened, self.schema, self.columns)
-        say(f"Fitting the {self.label}")
-        return frame, None, frame[UNIT] if UNIT in frame.columns else None
+    def _blocks(self, say: Say) -> TableRows:
+        """The private rows where they are. The estimator calls this inside the charge."""
+        say(f"Fitting the {self.label}, block by block")
+        return self.model.table_rows(self._opened, self._opened.table)
 
 
 def plan_synthesize(

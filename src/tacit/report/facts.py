@@ -110,8 +110,8 @@ class Facts:
 
     @property
     def has_no_target(self) -> bool:
-        """Whether the model describes rows, by clusters or components, and predicts no target."""
-        return self.description.profiles is not None
+        """Whether the model describes rows, by clusters, components or pairs of columns, not a target."""
+        return self.description.profiles is not None or self.description.dependences is not None
 
     @property
     def is_network(self) -> bool:

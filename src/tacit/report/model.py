@@ -179,14 +179,14 @@ def _utility(facts: Facts) -> list[Section]:
 
     heading, planned = "How good it is", "; ".join(facts.planned)
     expected = [f"Planned, before any row was read: {planned}."] if planned else []
-    if facts.description.dependences is not None:
-        how = (
-            "Synthetic rows are compared with public rows by tacit report --against rows.csv "
+    if facts.has_no_target:
+        told = (
+            "Measured: nothing. There is no target to measure it by."
+            if facts.description.dependences is None
+            else "Synthetic rows are compared with public rows by tacit report --against rows.csv "
             "--against-public, and with the private rows, for the curator's eyes alone, with --curator."
         )
-        return [Section(heading, [*expected, how])]
-    if facts.has_no_target:
-        return [Section(heading, [*expected, "Measured: nothing. There is no target to measure it by."])]
+        return [Section(heading, [*expected, told])]
     if not facts.evaluations:
         how = (
             "tacit train --test others.npz --test-epsilon 0.2"

@@ -7,7 +7,7 @@ from what was released, and may be done as often and as carefully as one likes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class Tree:
 
 
 def grown(
-    passes: Sequence[Pass], certain: float, rows: PrivateRows, source: Source
+    passes: Sequence[Pass], certain: float, blocks: Iterable[PrivateRows], source: Source
 ) -> tuple[Array, Array]:
     """Means and counts of the leaves of a tree, (cells, width) and (cells,), from all the passes.
 
@@ -81,7 +81,7 @@ def grown(
     expected, centres = [np.full(width, 0.25 / width)], [np.zeros(width)]
     for reading in passes[:-1]:
         leaves = tree.leaves
-        found = reading(tree, rows, source)
+        found = reading(tree, blocks, source)
         means = _means(reading, found, [centres[node] for node in leaves])
         least = 2 * math.sqrt(width) * found.deviation / certain
         for place, node in enumerate(leaves):
@@ -97,7 +97,7 @@ def grown(
             expected += [left, left]
             centres += [means[place] - away, means[place] + away]
         tree.depth += 1
-    last = passes[-1](tree, rows, source)
+    last = passes[-1](tree, blocks, source)
     return _means(passes[-1], last, [centres[node] for node in tree.leaves]), np.maximum(last.counts, 0.0)
 
 

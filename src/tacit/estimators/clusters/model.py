@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _gaussian, _validate, events
+from tacit.errors import InvalidValue
 from tacit.estimators.ball import FINE, Ball
 from tacit.estimators.clusters.aggregate import Round, reaches
 from tacit.estimators.clusters.coreset import grown, packed, weighted_centres
@@ -116,6 +117,7 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
 
     title = "k-means clustering"
     supervised = False
+    fits_tables = True
     released = (
         "cluster_centers_", "cluster_sizes_", "bounds_", "origin_", "radius_",
         "n_features_in_", "feature_names_in_",
@@ -195,15 +197,16 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
             ball=ball, tree=tree, certain=setting.certain, lloyd=lloyd, rounds=rounds,
         )  # fmt: skip
 
-    def _carry_out(self, recipe: _KMeansRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _KMeansRecipe, rows: Any, source: Source) -> None:
         ball, number = recipe.ball, self.n_clusters
+        blocks: Iterable[PrivateRows] = rows.each(lambda block: block)
         if recipe.tree:
-            centres = weighted_centres(*grown(recipe.tree, recipe.certain, rows, source), number, source)
+            centres = weighted_centres(*grown(recipe.tree, recipe.certain, blocks, source), number, source)
         else:
             centres = packed(number, ball.lower.size, source)
         centres = ball.inside(centres)
         for reading in recipe.lloyd:
-            found = reading(Nearest(centres), rows, source)
+            found = reading(Nearest(centres), blocks, source)
             centres = ball.inside(found.centres(centres, SPREAD))
             self.cluster_sizes_ = found.counts
         for round_ in recipe.rounds:
@@ -211,6 +214,12 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
         for name, fact in ball.facts.items():
             setattr(self, name, fact)
         self.cluster_centers_ = ball.raw(centres)
+
+    def _require_tables(self) -> None:
+        super()._require_tables()
+        if self.method == "aggregate":
+            needed = "another one for a table, for its small blocks of rows are drawn in memory"
+            raise InvalidValue("method", self.method, needed, 'Use method="tree", or fit.')
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The number of the nearest centre. Rows are clipped to what is publicly known, as in ``fit``."""

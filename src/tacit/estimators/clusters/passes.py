@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.data.arithmetic import lengths
 from tacit.estimators.ball import Ball, on_grid
+from tacit.estimators.blocks import added
 from tacit.estimators.counting import deviation_of
 from tacit.estimators.private import PrivateRows
 from tacit.mechanisms import Gaussian, Laplace
@@ -124,9 +126,9 @@ class Pass:
         """The standard deviation of the noise on a coordinate of a sum, in radii."""
         return deviation_of(self.mechanism)
 
-    def __call__(self, cells: Cells, rows: PrivateRows, source: Source) -> Tally:
-        """Count and add up the rows of each cell, with noise."""
-        exact = tallies(self, cells, rows)
+    def __call__(self, cells: Cells, blocks: Iterable[PrivateRows], source: Source) -> Tally:
+        """Count and add up the rows of each cell, over all blocks of rows, with noise."""
+        exact = added(tallies(self, cells, rows) for rows in blocks)
         width = self.ball.lower.size
         scale = np.full(exact.shape[1], 1 / GRID)
         scale[0] = self.count_weight

@@ -22,7 +22,7 @@ from tacit.estimators.coding import rows_to_predict
 from tacit.estimators.components.bingham import directions
 from tacit.estimators.components.moments import COUNT, MEAN, ROUNDING, NoisyTrace, NoisyTriangle, moments
 from tacit.estimators.counting import deviation_of
-from tacit.estimators.private import PrivateEstimator, PrivateRows, Public, Recipe
+from tacit.estimators.private import PrivateEstimator, Public, Recipe, Rows
 from tacit.mechanisms import Laplace
 from tacit.models.description import Profiles, Sizes
 from tacit.randomness import Source
@@ -112,6 +112,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
 
     title = "principal component analysis"
     supervised = False
+    fits_tables = True
     released = (
         "components_", "mean_", "explained_variance_", "explained_variance_ratio_",
         "bounds_", "origin_", "radius_", "n_features_in_", "feature_names_in_",
@@ -176,7 +177,7 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
             (f"{note}, the radius being {ball.radius:.4g}",), ball=ball, number=number, release=release,
         )  # fmt: skip
 
-    def _carry_out(self, recipe: _PCARecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _PCARecipe, rows: Rows, source: Source) -> None:
         ball, release = recipe.ball, recipe.release
         exact = moments(ball, rows)
         if isinstance(release, _Drawing):

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tacit import events
 from tacit.estimators.ball import Ball
+from tacit.estimators.blocks import added
 from tacit.estimators.counting import deviation_of
-from tacit.estimators.private import PrivateRows, Public
+from tacit.estimators.private import PrivateRows, Public, Rows
 from tacit.mechanisms import Gaussian, Laplace, Wishart
 from tacit.randomness import Source
 from tacit.relations import Relation
@@ -46,16 +47,20 @@ class Moments:
         return np.asarray(self.matrix - cross - cross.T + self.count * np.outer(mean, mean))
 
 
-def moments(ball: Ball, rows: PrivateRows) -> Moments:
-    """The exact moments. A sum over rows: that of several blocks of rows is the sum of theirs."""
-    width = ball.lower.size
-    matrix, vector, count = np.zeros((width, width), np.int64), np.zeros(width, np.int64), 0
+def moments(ball: Ball, rows: Rows) -> Moments:
+    """The exact moments, in one pass over the blocks of the rows."""
+    total = added(rows.each(lambda block: _products(ball, block)))
+    return Moments(total[:-1, :-1] / GRID**2, total[:-1, -1] / GRID, float(total[-1, -1]))
+
+
+def _products(ball: Ball, rows: PrivateRows) -> NDArray[np.int64]:
+    """Σzzᵀ for z = (x, 1), x in whole steps of the grid: the sum over blocks of rows is that of all."""
+    size = ball.lower.size + 1
+    total = np.zeros((size, size), np.int64)
     for block, counts in ball.blocks(rows, GRID):
-        own = block[counts]
-        matrix += (own.T @ own).astype(np.int64)
-        vector += own.sum(axis=0).astype(np.int64)
-        count += len(own)
-    return Moments(matrix / GRID**2, vector / GRID, float(count))
+        own = np.column_stack([block[counts], np.ones(int(counts.sum()))])
+        total += (own.T @ own).astype(np.int64)
+    return total
 
 
 @dataclass(frozen=True)

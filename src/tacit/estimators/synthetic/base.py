@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate
 from tacit.data import given
+from tacit.errors import InvalidValue
+from tacit.estimators.blocks import PrivateRows, TableRows
 from tacit.estimators.private import Planned, PrivateEstimator, _Taken
 from tacit.estimators.synthetic.domain import Codes, Domain
 from tacit.models.description import Description, Pairs
 from tacit.schema import Schema
+
+if TYPE_CHECKING:
+    from tacit.data.source import PrivateSource
+    from tacit.tables import Table
 
 __all__ = ["Synthesizer", "pair_distances"]
 
@@ -29,6 +35,8 @@ class Synthesizer(PrivateEstimator):
     """
 
     supervised = False
+    fits_tables = True
+    schema: Any
     released: ClassVar[tuple[str, ...]] = ("domain_", "population_", "n_features_in_", "feature_names_in_")
 
     def _domain(self) -> Domain:
@@ -47,18 +55,54 @@ class Synthesizer(PrivateEstimator):
         """What ``fit`` will do and cost, by the schema and the parameters; no data are read."""
         return super().plan(self._declared_width() if features is None else features)
 
-    def fit_schema(self, read: Any, *, assumptions: Any = ()) -> Any:
-        """As :meth:`fit_rows`, for the columns of the schema: ``read`` fetches (X, None, units)."""
-        return self.fit_rows(self._declared_width(), read, assumptions=assumptions)
+    def fit_table(self, table: Table) -> Any:  # type: ignore[override]
+        """Fit to the rows of a private table, where they are: in files, on DuckDB or on Spark.
+
+        As :meth:`PrivateEstimator.fit_table`, but nothing is made of the columns before, and the synthesizer
+        itself is returned. Its ``schema`` is the table's, with derived columns, and is left out or has the
+        same columns; that of a filtered table declares no population, which would be that of all rows.
+        Columns are counted block by block, and the model is that of ``fit`` to the same rows in memory with
+        the same ``random_state``, bit by bit.
+
+        >>> import pandas as pd, pathlib, tacit, tempfile
+        >>> from tacit.estimators import HistogramSynthesizer
+        >>> people = pd.DataFrame({"smokes": [True, False] * 500, "ill": [True, False] * 500})
+        >>> schema = tacit.Schema({"smokes": tacit.Column("boolean"), "ill": tacit.Column("boolean")})
+        >>> place = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+        >>> ledger = tacit.Ledger.open(place, budget=tacit.Budget(1.0))
+        >>> with tacit.tables.open(people, schema=schema, ledger=ledger) as table:
+        ...     model = HistogramSynthesizer(0.5).fit_table(table)
+        >>> model.sample(10).columns.tolist(), ledger.spent().epsilon
+        (['smokes', 'ill'], 0.5)
+        >>> ledger.close()
+        """
+        known = replace(table.schema, population=None) if table.conditions else table.schema
+        said = self.schema
+        if said is not None and dict(Schema.of(said).columns) != dict(known.columns):
+            raise InvalidValue("schema", "one of other columns", "left out, or that of the table")
+        self.schema = known
+        try:
+            rows = self.table_rows(table.source, table.expression)
+            return self._fit_view(table, self._declared_width(), rows)
+        except BaseException:
+            self.schema = said
+            raise
+
+    def table_rows(self, source: PrivateSource, table: Any) -> TableRows:
+        """The rows of a cleaned table on an engine as cells, for :meth:`fit_blocks`; none is read yet."""
+        domain = self._domain()
+
+        def block(frame: Any) -> PrivateRows:
+            return PrivateRows(domain.codes(frame), None, None)
+
+        return TableRows(source, table, domain.names, block, _named(domain))
 
     def _taken(self, X: Any, y: Any, units: Any, weights: Any = None) -> _Taken:
         """The cells of the rows, each from that row and the schema alone."""
         domain = self._domain()
         codes = domain.codes(X)
-        names = np.array(domain.names, dtype=object)
-        named = {"n_features_in_": len(names), "feature_names_in_": names}
         found = None if units is None else given.column("units", units, len(codes))
-        return _Taken(len(domain.names), named, codes, None, found, (given.STORED,))
+        return _Taken(len(domain.names), _named(domain), codes, None, found, (given.STORED,))
 
     def _declared_population(self) -> int | None:
         """The public number of rows: the parameter, or that of the schema."""
@@ -139,6 +183,11 @@ class Synthesizer(PrivateEstimator):
             ("cells", f"{sum(domain.cells)} in single columns, 10^{size:.1f} in all"),
             ("rows", f"{self.population_:.0f}, as declared or released"),
         )
+
+
+def _named(domain: Domain) -> dict[str, Any]:
+    names = np.array(domain.names, dtype=object)
+    return {"n_features_in_": len(names), "feature_names_in_": names}
 
 
 def pair_distances(cells: Sequence[int], first: Codes, second: Codes) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit import events
 from tacit.errors import InvalidValue
 from tacit.estimators.counting import moved
-from tacit.estimators.private import PrivateRows, Public, Recipe
+from tacit.estimators.private import Public, Recipe, Rows
 from tacit.estimators.purchases import Purchases
 from tacit.estimators.synthetic.base import Synthesizer
 from tacit.estimators.synthetic.counting import cell_counts
@@ -132,7 +132,7 @@ class HistogramSynthesizer(Synthesizer):
             doubts=tuple(doubts), domain=domain, mechanism=mechanism, purchases=bought, population=population,
         )  # fmt: skip
 
-    def _carry_out(self, recipe: _HistogramRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _HistogramRecipe, rows: Rows, source: Source) -> None:
         bought = recipe.purchases.buy_population(rows, source)
         exact = cell_counts(recipe.domain.cells, rows)
         self.counts_ = np.asarray(dataclasses.replace(recipe.mechanism, random_state=source)(exact))

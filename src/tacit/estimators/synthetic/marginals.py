@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import _validate
-from tacit.estimators.private import PrivateRows, Public, Recipe
+from tacit.estimators.private import Public, Recipe, Rows
 from tacit.estimators.synthetic.base import Synthesizer
 from tacit.estimators.synthetic.counting import Marginal, marginal_counts, one_way_counts
 from tacit.estimators.synthetic.domain import Domain
@@ -163,7 +163,7 @@ class MarginalSynthesizer(Synthesizer):
             doubts=tuple(doubts), domain=domain, prices=prices, population=population,
         )  # fmt: skip
 
-    def _carry_out(self, recipe: _MarginalRecipe, rows: PrivateRows, source: Source) -> None:
+    def _carry_out(self, recipe: _MarginalRecipe, rows: Rows, source: Source) -> None:
         prices, domain = recipe.prices, recipe.domain
         noisy = noisy_columns(recipe, rows, source)
         deviation = float(prices.one_way.deviation)
@@ -223,7 +223,7 @@ def _noisy(mechanism: Noise, counts: NDArray[np.int64], source: Source) -> NDArr
     return np.asarray(dataclasses.replace(mechanism, random_state=source)(counts))
 
 
-def noisy_columns(recipe: _MarginalRecipe, rows: PrivateRows, source: Source) -> list[NDArray[np.int64]]:
+def noisy_columns(recipe: _MarginalRecipe, rows: Rows, source: Source) -> list[NDArray[np.int64]]:
     """The counts of every column, released as one vector."""
     exact = np.concatenate(one_way_counts(recipe.domain.cells, rows))
     noisy = _noisy(recipe.prices.one_way, exact, source)
