@@ -116,3 +116,20 @@ def test_an_audit_of_canaries(tmp_path: Path, run: Any) -> None:
     (tmp_path / "bad.csv").write_text("1.0,2\n")
     assert "1 for a canary" in run("audit", "canaries", tmp_path / "bad.csv", "--highest", "1",
                                    "--lowest", "0", "--method", "one_run", code=2)  # fmt: skip
+
+
+def test_an_audit_stands_on_the_page_of_a_model(study: Path, tmp_path: Path, run: Any) -> None:
+    generator = np.random.default_rng(4)
+    for name, middle in (("in", 3), ("out", 0)):
+        np.save(tmp_path / f"{name}.npy", generator.normal(middle, 1, 1000))
+    told = run("audit", "scores", tmp_path / "in.npy", tmp_path / "out.npy", "--method", "clopper_pearson",
+               "--threshold", "1.5", "--format", "json")  # fmt: skip
+    (tmp_path / "audit.json").write_text(told)
+    out = tmp_path / "page.html"
+    run("report", study / "income.tacit", "--audit", tmp_path / "audit.json", "--out", out)
+    assert "the claim of ε = 1 is refuted" in out.read_text()
+    (tmp_path / "odd.json").write_text("[1]")
+    (tmp_path / "short.json").write_text('{"epsilon": 1}')
+    for file in ("odd.json", "short.json"):
+        words = ["report", study / "income.tacit", "--audit", tmp_path / file]
+        assert "audit" in run(*words, "--out", tmp_path / "other.html", code=2)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tacit import _validate
+from tacit.errors import InvalidValue
 
 __all__ = ["AuditResult"]
 
@@ -73,6 +74,15 @@ class AuditResult:
     def to_dict(self) -> dict[str, Any]:
         """All fields and the verdict, for JSON."""
         return {**asdict(self), "verdict": self.verdict}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AuditResult:
+        """The result that :meth:`to_dict` gave, checked field by field."""
+        try:
+            rest = {name: value for name, value in data.items() if name != "verdict"}
+            return cls(**rest)
+        except (TypeError, ValueError, AttributeError):
+            raise InvalidValue("audit", type(data).__name__, "as AuditResult.to_dict() makes it") from None
 
     def __str__(self) -> str:
         counts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.counts.items())

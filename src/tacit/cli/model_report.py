@@ -57,6 +57,10 @@ def report(
         ),
     ] = False,
     delimiter: options.Delimiter = None,
+    audit: Annotated[
+        list[Path] | None,
+        typer.Option(help="An audit, from tacit audit --format json; may be repeated.", show_default=False),
+    ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write a page about a saved model: guarantee, cost, utility, coefficients.
@@ -74,6 +78,7 @@ def report(
             model, out=out, ledger=ledger, dataset=dataset, compare=compare or (),
             responsible=responsible, unit_name=unit_name, overwrite=overwrite, against=against,
             against_public=against_public, curator=curator, delimiter=delimiter,
+            audits=audit or (),
         )  # fmt: skip
     say(Console(), f"Report written to {out}")
     if curator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit._writing import write
-from tacit.errors import InvalidValue, TacitError
+from tacit.audit import AuditResult
+from tacit.errors import InvalidValue, SourceMissing, TacitError
 from tacit.jobs.books import Place
 from tacit.jobs.files import spare
 from tacit.ledger import Ledger
@@ -36,6 +38,7 @@ def report(
     against_public: bool = False,
     curator: bool = False,
     delimiter: str | None = None,
+    audits: Sequence[str | os.PathLike[str]] = (),
     overwrite: bool = False,
 ) -> Path:
     """Write a page about a saved model, and return its file: guarantee, cost, utility, coefficients.
@@ -52,16 +55,18 @@ def report(
     Of a synthesizer, ``against`` names rows that its rows are compared with, pair of columns by pair. The
     distances are exact: the rows have to be public, with ``against_public``, or with ``curator`` the page is
     NOT PRIVATE, for the eyes of whoever may see the rows, and says so.
+
+    ``audits`` names files of audits, as ``tacit audit --format json`` prints them, which the page shows.
     """
     place = Path(out)
-    spare(place, overwrite, model, ledger, against, *compare)
+    spare(place, overwrite, model, ledger, against, *compare, *audits)
     if against is None and (against_public or curator):
         raise InvalidValue("against", None, "given with against_public or curator")
     if against is not None and against_public == curator:
         advice = "Distances are exact: add against_public=True for public rows, or curator=True for you."
         raise InvalidValue("against", os.fspath(against), "declared public, or for the curator", advice)
     if _is_ledger(model):
-        if ledger is not None or compare or against is not None:
+        if ledger is not None or compare or audits or against is not None:
             raise TacitError(f"{model} is a ledger.", "Leave out ledger= and compare=, which are for models.")
         return _ledger_report(model, place, dataset, responsible, unit_name, overwrite)
     from tacit import load
@@ -78,8 +83,23 @@ def report(
         write_page(
             place, fitted, Path(model).name, books, others,
             responsible=responsible, unit_name=unit_name, overwrite=overwrite, closeness=close,
+            audits=[_audit_of(each) for each in audits],
         )  # fmt: skip
     return place
+
+
+def _audit_of(path: str | os.PathLike[str]) -> AuditResult:
+    """The audit in a file of JSON."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = f"{path} cannot be read: {error.strerror}."
+        raise SourceMissing(problem, "Name the file of an audit.") from None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidValue("audit", os.fspath(path), "a file that tacit audit --format json printed")
+    return AuditResult.from_dict(found)
 
 
 def _closeness(
@@ -144,6 +164,7 @@ def write_page(
     unit_name: str | None = None,
     overwrite: bool,
     closeness: Closeness | None = None,
+    audits: Sequence[AuditResult] = (),
 ) -> None:
     """Draw the page about a model and what these ledgers say was spent, and write it."""
     from tacit.report.facts import Facts, Spending
@@ -152,4 +173,4 @@ def write_page(
     spending = [Spending.of(book) for book in books if book is not None]
     compared = [Facts.of(each, called) for each, called in others]
     facts = Facts.of(model, name, unit_name=unit_name, responsible=responsible)
-    write(out, model_page(facts, spending, compared, closeness), overwrite=overwrite)
+    write(out, model_page(facts, spending, compared, closeness, audits), overwrite=overwrite)

@@ -10,9 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tacit.audit import AuditResult
 from tacit.drawing import trees
 from tacit.evaluation import Evaluation
-from tacit.report import coefficients, pairs, parts, shape
+from tacit.report import audits, coefficients, pairs, parts, shape
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import Tradeoff, percent_up
 from tacit.report.numbers import capital, counted, ends, number, price, up
@@ -44,14 +45,16 @@ def model_page(
     spending: Sequence[Spending] = (),
     others: Sequence[Facts] = (),
     closeness: pairs.Closeness | None = None,
+    audited: Sequence[AuditResult] = (),
 ) -> str:
     """The page as text: self-contained, no scripts.
 
     ``spending`` is what ledgers say, ``others`` are models to draw beside this one, by ε, ``closeness`` is
-    how far the rows of a synthesizer are from others.
+    how far the rows of a synthesizer are from others, ``audited`` what attacks proved about ε.
     """
     sections = [
         *_promise(facts),
+        *audits.audited(audited, facts.guarantee),
         *_charged(facts, spending),
         *_utility(facts),
         *_groups(facts),

@@ -191,7 +191,8 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
                 event = events.Compose((events.Repeat(tree[0].mechanism.event, depth + 1), event))
                 parts = (("tree", share * public.epsilon), *parts)
             made = f"a tree {depth} deep, then " if method == "tree" else ""
-            note = f"{made}{moves} passes; noise of deviation {lloyd[0].deviation:.4g} radii on each sum"
+            told = "1 pass" if moves == 1 else f"{moves} passes"
+            note = f"{made}{told}; noise of deviation {lloyd[0].deviation:.4g} radii on each sum"
         return _KMeansRecipe(
             event, "exact", parts, (f"{note}, the radius being {ball.radius:.4g}",),
             ball=ball, tree=tree, certain=setting.certain, lloyd=lloyd, rounds=rounds,
