@@ -306,6 +306,15 @@ class TestPipeline:
         told = guarantee_of(steps.fit(rows))
         assert (told.epsilon, told.delta) == (6.0, 1e-6)
 
+    @pytest.mark.parametrize("rows", [
+        np.array([[0, 0], [0, "ill"]], dtype=object), [[0.0, 0.0], [1.0]],
+        np.array([[0, 1j], [0, None]], dtype=object), np.zeros((0, 2)),
+    ], ids=["text", "short", "complex", "none"])  # fmt: skip
+    def test_no_row_makes_a_pipeline_raise(self, rows: Any) -> None:
+        """``fit`` took them, but ``transform`` of the same rows raised, and quoted the value."""
+        steps = make_pipeline(PCA(1.0, bounds=([-1, -1], [1, 1])), KMeans(n_clusters=2))
+        assert guarantee_of(steps.fit(rows)).epsilon == 2.0
+
     def test_steps_without_a_share_are_refused(self) -> None:
         student = PATEClassifier(None, None, epsilon=3.0, delta=1e-6, classes=[0, 1])
         with pytest.raises(InvalidValue, match="spends no ε"):
