@@ -156,7 +156,7 @@ def found_by_audit(present: np.ndarray, absent: np.ndarray) -> float:
 class TestAudit:
     @pytest.mark.parametrize("width", [1, 30])
     def test_two_passes_cost_what_is_claimed(self, width: int) -> None:
-        """The audit stays below ε = 1, and finds half of the noise in one dimension (1.29 or more, 6 seeds)."""
+        """The audit stays below ε = 1, and finds half of the noise in one dimension, for 6 of 6 seeds."""
         source = Source(1)
         bounds = [
             found_by_audit(told(width, noise, True, source), told(width, noise, False, source))
