@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import chi2, kstest
-from sklearn.pipeline import make_pipeline
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, make_pipeline
 
 import tacit
 from tacit import Budget, Ledger, accounting, audit
@@ -23,6 +24,7 @@ from tacit.estimators.components.bingham import bingham, directions
 from tacit.estimators.components.moments import COUNT, MEAN, Moments, NoisyTrace, NoisyTriangle, moments
 from tacit.estimators.private import PrivateRows, Public
 from tacit.models import guarantee_of
+from tacit.pate import PATEClassifier
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
@@ -290,6 +292,36 @@ class TestPipeline:
             share_budget(make_pipeline(Preprocessor({"a": tacit.Column("boolean")})), 1.0)
         with pytest.raises(InvalidValue):
             share_budget(PCA(), 1.0)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("around", [
+        lambda step: make_pipeline(step),
+        lambda step: FeatureUnion([("part", step)]),
+        lambda step: ColumnTransformer([("part", step, slice(0, 6))]),
+    ])  # fmt: skip
+    def test_private_steps_inside_other_steps_count(self, rows: Any, around: Any) -> None:
+        """They were overlooked: ε = 1 was stated where 6 had been spent, and a share was set for one."""
+        steps = make_pipeline(around(PCA(5.0, 1e-6, bounds=(-1, 1))), KMeans(n_clusters=2, bounds=(-3, 3)))
+        with pytest.raises(InvalidValue, match="spends no ε"):
+            share_budget(steps, 1.0)
+        told = guarantee_of(steps.fit(rows))
+        assert (told.epsilon, told.delta) == (6.0, 1e-6)
+
+    @pytest.mark.parametrize("rows", [
+        np.array([[0, 0], [0, "ill"]], dtype=object), [[0.0, 0.0], [1.0]],
+        np.array([[0, 1j], [0, None]], dtype=object), np.zeros((0, 2)),
+    ], ids=["text", "short", "complex", "none"])  # fmt: skip
+    def test_no_row_makes_a_pipeline_raise(self, rows: Any) -> None:
+        """``fit`` took them, but ``transform`` of the same rows raised, and quoted the value."""
+        steps = make_pipeline(PCA(1.0, bounds=([-1, -1], [1, 1])), KMeans(n_clusters=2))
+        assert guarantee_of(steps.fit(rows)).epsilon == 2.0
+
+    def test_steps_without_a_share_are_refused(self) -> None:
+        student = PATEClassifier(None, None, epsilon=3.0, delta=1e-6, classes=[0, 1])
+        with pytest.raises(InvalidValue, match="spends no ε"):
+            share_budget(make_pipeline(PCA(), student), 1.0)
+        twice = PCA()
+        with pytest.raises(InvalidValue, match="of its own"):
+            share_budget(make_pipeline(twice, twice), 1.0, shares={"pca-1": 0.1, "pca-2": 0.9})
 
     def test_shares_never_exceed_the_whole(self) -> None:
         for epsilon in (0.1, 0.3, 1.0, 1 / 3, 7.7):

@@ -115,10 +115,15 @@ def test_one_charge_before_any_row(tmp_path: Path) -> None:
             search.fit(X, Y)
 
 
-def test_the_ledger_of_the_estimator_is_not_charged(tmp_path: Path) -> None:
+def test_a_ledger_of_the_estimator_alone_is_refused(tmp_path: Path) -> None:
+    """It was left out without a word: ε was spent, and no ledger told of it."""
     with Ledger.open(tmp_path / "other.db", Budget(1.0)) as other:
-        PrivateSearch(NaiveBayes(classes=[0, 1], bounds=(-1, 1), ledger=other), GRID, 1.0, trials=3).fit(X, Y)
+        own = NaiveBayes(classes=[0, 1], bounds=(-1, 1), ledger=other)
+        with pytest.raises(InvalidValue, match="ledger of the estimator"):
+            PrivateSearch(own, GRID, 1.0, trials=3).fit(X, Y)
         assert not other.entries()
+        PrivateSearch(own, GRID, 1.0, trials=3, ledger=other).fit(X, Y)
+        assert len(other.entries()) == 1
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -30,7 +30,9 @@ def share_budget(
 
     Guarantee: the steps together are (ε, δ)-private by basic composition, whatever each does with the output
     of those before it: the shares of ε add up to at most ε, those of δ to at most δ. A saved pipeline, its
-    report and its evaluation state the guarantee of all steps together.
+    report and its evaluation state the guarantee of all steps together. A private estimator that is not a
+    step of its own (inside another pipeline, a ``FeatureUnion`` or a ``ColumnTransformer``), or of which no
+    share can be set, is refused: it would spend on top of ε.
 
     >>> from sklearn.pipeline import make_pipeline
     >>> from tacit.estimators import PCA, LogisticRegression
@@ -42,9 +44,7 @@ def share_budget(
     if not isinstance(pipeline, Pipeline):
         raise InvalidValue("pipeline", type(pipeline).__name__, "a scikit-learn Pipeline")
     whole, failure = _validate.epsilon(epsilon), _validate.delta(delta)
-    private = {name: step for name, step in pipeline.steps if isinstance(step, PrivateEstimator)}
-    if not private:
-        raise InvalidValue("pipeline", [name for name, _ in pipeline.steps], "one with a private step")
+    private = _private_steps(pipeline)
     parts = dict.fromkeys(private, 1 / len(private)) if shares is None else dict(shares)
     if set(parts) != set(private):
         raise InvalidValue("shares", sorted(parts), f"one for each of {', '.join(private)}")
@@ -61,3 +61,23 @@ def share_budget(
         for step, one in given.items():
             private[step].set_params(**{name: one})
     return pipeline
+
+
+def _private_steps(pipeline: Pipeline) -> dict[str, PrivateEstimator]:
+    """The private steps by name, which must be all that spends in the pipeline."""
+    private = {name: step for name, step in pipeline.steps if isinstance(step, PrivateEstimator)}
+    if not private:
+        raise InvalidValue("pipeline", [name for name, _ in pipeline.steps], "one with a private step")
+    if len(set(map(id, private.values()))) < len(private):
+        raise InvalidValue("pipeline", list(private), "one with an estimator of its own for each step")
+    for name, step in pipeline.steps:
+        if name in private or not hasattr(step, "get_params"):
+            continue
+        if any(hasattr(part, "epsilon") and hasattr(part, "ledger") for part in (step, *_parts(step))):
+            advice = "Make it a step of its own, or give it a budget by itself."
+            raise InvalidValue(f"step {name!r}", type(step).__name__, "one that spends no ε", advice)
+    return private
+
+
+def _parts(step: Any) -> list[Any]:
+    return list(step.get_params().values())

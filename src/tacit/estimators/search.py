@@ -107,8 +107,9 @@ class PrivateSearch(PrivateEstimator):
 
     ``estimator``
         a private estimator with its public facts (classes, bounds). Its own ``epsilon``, ``delta``,
-        ``relation``, ``rows_per_unit``, ``ledger`` and ``random_state`` are those of the search. A
-        ``population`` is that of all rows; the candidates are told the share of it that is fitted.
+        ``relation``, ``rows_per_unit`` and ``random_state`` are those of the search; a ``ledger`` that the
+        search is not given is refused, as it would not be charged. A ``population`` is that of all
+        rows; the candidates are told the share of it that is fitted.
     ``grid``
         lists of values by parameter, all combinations of which are candidates, or a list of such grids. It
         is public, and chosen without the data.
@@ -217,6 +218,10 @@ class PrivateSearch(PrivateEstimator):
         """The estimator that is searched, which must be a private one with a target."""
         found = self.estimator
         if isinstance(found, PrivateEstimator) and not isinstance(found, PrivateSearch) and found.supervised:
+            if getattr(found, "ledger", None) not in (None, self.ledger):
+                advice = "Give the ledger to the search, which charges once for all fits."
+                needed = "left out, or that of the search"
+                raise InvalidValue("ledger of the estimator", "another", needed, advice)
             return found
         advice = "Put a Preprocessor before the search, in a pipeline, and not inside it."
         raise InvalidValue("estimator", type(found).__name__, "a private classifier or regression", advice)

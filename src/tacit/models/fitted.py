@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -25,13 +25,32 @@ def guarantee_of(model: Any) -> Guarantee:
     """The guarantee of a fitted model; of a pipeline, that of all its private steps together.
 
     Several steps are composed: ε and δ are the sums of theirs, the event is the ``Compose`` of theirs.
+    Private steps inside another step (a pipeline, a ``FeatureUnion``, a ``ColumnTransformer``) count as well.
     """
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    found = [told for step in steps if isinstance(told := getattr(step, "guarantee_", None), Guarantee)]
+    found = _told(steps, set())
     if not isinstance(getattr(steps[-1], "guarantee_", None), Guarantee):
         last = type(steps[-1]).__name__
         raise InvalidValue("model", last, "fitted, with its guarantee_", "Call fit first.")
     return found[0] if len(found) == 1 else _composed(found)
+
+
+def _told(part: Any, seen: set[int]) -> list[Guarantee]:
+    """The guarantees of all fitted parts; what has one speaks for its own parts."""
+    if id(part) in seen:
+        return []
+    seen.add(id(part))
+    own = getattr(part, "guarantee_", None)
+    if isinstance(own, Guarantee):
+        return [own]
+    parts: Iterable[Any] = ()
+    if isinstance(part, (list, tuple)):
+        parts = part
+    elif isinstance(part, dict):
+        parts = part.values()
+    elif hasattr(part, "get_params") and not isinstance(part, type):
+        parts = vars(part).values()
+    return [told for each in parts for told in _told(each, seen)]
 
 
 def _composed(found: Sequence[Guarantee]) -> Guarantee:

@@ -105,11 +105,12 @@ class Pass:
 
     @staticmethod
     def weight(ball: Ball, gaussian: bool) -> float:
-        """The weight w of counts."""
+        """The weight w of counts, a multiple of 1/GRID: then w times a count below 2^33 is exact."""
         width = ball.lower.size
-        if gaussian:
-            return math.sqrt(math.sqrt(TYPICAL / width))
-        return float(np.cbrt(TYPICAL * ball.largest_l1 / width))
+        best = math.sqrt(math.sqrt(TYPICAL / width))
+        if not gaussian:
+            best = float(np.cbrt(TYPICAL * ball.largest_l1 / width))
+        return math.ceil(best * GRID) / GRID
 
     @staticmethod
     def sensitivity(ball: Ball, relation: Relation, count: float, square: float, norm: int) -> float:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from tacit import _validate, accounting, events
+from tacit.data import given
 from tacit.data.features import Features, Known, known
 from tacit.errors import InvalidValue
 from tacit.estimators.ball import FINE, Ball, on_grid
-from tacit.estimators.coding import rows_to_predict
 from tacit.estimators.components.bingham import directions
 from tacit.estimators.components.moments import COUNT, MEAN, ROUNDING, NoisyTrace, NoisyTriangle, moments
 from tacit.estimators.counting import deviation_of
@@ -212,11 +212,16 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Known:
         """The rows along the components, from :attr:`mean_`, with the public facts about them.
 
-        Rows are clipped to what is publicly known, as in ``fit``. Each is treated by itself.
+        Rows are clipped to what is publicly known, as in ``fit``. Each is treated by itself. In a pipeline
+        they are private, so they are read value by value, as in ``fit``: whatever a value is, and however
+        few rows there are, nothing is raised.
         """
         check_is_fitted(self, "components_")
         ball = Ball.fitted(self)
-        whole = ball.whole(rows_to_predict(self, X), FINE)
+        given.require_numbers(X)
+        matrix = given.declared_matrix(X, self.n_features_in_)
+        validate_data(self, X if hasattr(X, "columns") else matrix, reset=False, skip_check_array=True)
+        whole = ball.whole(matrix, FINE)
         axes = np.asarray(self.components_)
         along = whole @ on_grid(axes, FINE).T * (ball.radius / FINE**2)
         shift = ((np.asarray(self.mean_) - ball.origin) * axes).sum(axis=1)
