@@ -76,6 +76,16 @@ class Guarantee:
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
         _validate.choice("noise", self.noise, NOISE_KINDS)
 
+    @property
+    def price(self) -> str:
+        """ε and δ alone, rounded up.
+
+        >>> Guarantee(0.5, 1e-6, events.Pure(0.5)).price
+        'ε = 0.5, δ = 1e-06'
+        """
+        epsilon = "∞" if math.isinf(self.epsilon) else f"{float(ceiling(self.epsilon, 6)):.6g}"
+        return f"ε = {epsilon}, δ = {float(ceiling(self.delta, 6)):.6g}"
+
     def statement(self) -> str:
         """The guarantee in one sentence, with its assumptions."""
         noise = {
@@ -84,10 +94,9 @@ class Guarantee:
             "float32": "float32 noise",
             "seeded": "SEEDED NOISE, FOR TESTS ONLY: no privacy against whoever knows the seed",
         }[self.noise]
-        epsilon = "∞" if math.isinf(self.epsilon) else f"{float(ceiling(self.epsilon, 6)):.6g}"
         bare = "" if self.unit.part is None else "; the features are not protected"
         text = (
-            f"(ε = {epsilon}, δ = {float(ceiling(self.delta, 6)):.6g})-differentially private under "
+            f"({self.price})-differentially private under "
             f"{self.relation} of one {self.unit}{bare}; {noise}."
         )
         if self.assumptions:

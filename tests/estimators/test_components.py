@@ -17,6 +17,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 
 import tacit
 from tacit import Budget, Ledger, accounting, audit
+from tacit.data.features import PAID_APART
 from tacit.errors import InvalidValue
 from tacit.estimators import PCA, KMeans, LogisticRegression, Preprocessor, share_budget
 from tacit.estimators.ball import Ball
@@ -328,3 +329,19 @@ class TestPipeline:
             made = share_budget(make_pipeline(PCA(), PCA(), KMeans()), epsilon, epsilon / 1e6)
             assert math.fsum(step.epsilon for _, step in made.steps) <= epsilon
             assert math.fsum(step.delta for _, step in made.steps) <= epsilon / 1e6
+
+
+def test_the_cost_of_components_is_not_forgotten() -> None:
+    """A model of components says that their cost comes on top; a pipeline counts it."""
+    generator = np.random.default_rng(1)
+    X, y = generator.uniform(-1, 1, (200, 3)), generator.integers(0, 2, 200)
+    pca = PCA(5.0, 1e-6, n_components=2, bounds=(-1, 1))
+    model = LogisticRegression(1.0, classes=[0, 1])
+    alone = LogisticRegression(1.0, classes=[0, 1]).fit(pca.fit(X).transform(X), y)
+    told = f"{PAID_APART}ε = 5, δ = 1e-06"
+    assert told in alone.guarantee_.assumptions
+    together = make_pipeline(pca, model).fit(X, y)
+    assert guarantee_of(together).epsilon == 6
+    assert not any(each.startswith(PAID_APART) for each in guarantee_of(together).assumptions)
+    pca.set_params(epsilon=0.1).fit(X)
+    assert told in guarantee_of(together).assumptions

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue
 
-__all__ = ["Features", "Known", "box", "declared_width", "known"]
+__all__ = ["PAID_APART", "Features", "Known", "box", "declared_width", "known"]
+
+PAID_APART = "the features were made from the same rows by a private step, whose cost comes on top: "
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Features:
     norm: float | None = None
     columns: tuple[str, ...] | None = None
     """The column of the table that each feature was made of; those of one category share theirs."""
+    paid: str | None = None
+    """What the features cost, in words, where a private step made them from the same rows."""
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.lower) == len(self.upper):
@@ -42,6 +46,11 @@ class Features:
             raise InvalidValue("norm", self.norm, "a finite number above 0")
         if self.columns is not None and len(self.columns) != len(self.names):
             raise InvalidValue("columns", len(self.columns), f"one for each of {len(self.names)} features")
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee of a fit to these features assumes: that their own cost is counted too."""
+        return () if self.paid is None else (f"{PAID_APART}{self.paid}",)
 
     @property
     def largest_norm(self) -> float:

@@ -262,6 +262,7 @@ class PrivateEstimator(Telling):
         whole: bool = True,
     ) -> Any:
         public = self._public(described, payment, whole)
+        made = described.assumptions if isinstance(described, Features) else ()
         recipe = self._recipe(public)
         planned = Planned.of(public, recipe)
         if self.verbose:
@@ -288,7 +289,7 @@ class PrivateEstimator(Telling):
                 self.event_ = planned.event
                 self.guarantee_ = Guarantee(
                     planned.epsilon, planned.delta, planned.event, planned.relation, planned.unit, kind,
-                    (self.chosen, *found.assumptions, *assumptions, *((FOLDS,) if copied else ())),
+                    (self.chosen, *found.assumptions, *made, *assumptions, *((FOLDS,) if copied else ())),
                 )  # fmt: skip
             except BaseException:
                 self._forget()

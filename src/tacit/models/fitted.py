@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from tacit import events
+from tacit.data.features import PAID_APART
 from tacit.errors import InvalidValue
 from tacit.guarantee import NOISE_KINDS, Guarantee
 from tacit.models.description import Description
@@ -23,6 +24,9 @@ def last_step(model: Any) -> Any:
 
 def guarantee_of(model: Any) -> Guarantee:
     """The guarantee of a fitted model; of a pipeline, that of all its private steps together.
+
+    Where the features of one step were made by another, their cost is counted if that step is as it was then;
+    if it was fitted again since, the guarantee says that the cost of then comes on top.
 
     Several steps are composed: ε and δ are the sums of theirs, the event is the ``Compose`` of theirs.
     Private steps inside another step (a pipeline, a ``FeatureUnion``, a ``ColumnTransformer``) count as well.
@@ -60,13 +64,15 @@ def _composed(found: Sequence[Guarantee]) -> Guarantee:
         told = ", ".join(f"{each.relation} of one {each.unit}" for each in found)
         raise InvalidValue("model", told, "fitted under one relation and for one unit in all its steps")
     kinds = {each.noise for each in found}
+    counted = {f"{PAID_APART}{each.price}" for each in found}
+    assumed = dict.fromkeys(each for one in found for each in one.assumptions if each not in counted)
     return replace(
         first,
         epsilon=_sum_up([each.epsilon for each in found]),
         delta=min(_sum_up([each.delta for each in found]), math.nextafter(1.0, 0.0)),
         event=events.Compose(tuple(each.event for each in found)),
         noise=next(kind for kind in reversed(NOISE_KINDS) if kind in kinds),
-        assumptions=tuple(dict.fromkeys(each for one in found for each in one.assumptions)),
+        assumptions=tuple(assumed),
     )
 
 

@@ -12,8 +12,8 @@ __all__ = ["audited"]
 
 EXPLAINED = (
     "An audit attacks the method that made the model, on data made for it, and turns right and wrong guesses "
-    "into a lower bound on ε. A bound above the claim refutes it with the stated confidence. A bound below the "
-    "claim proves nothing: a stronger attack might find more."
+    "into a lower bound on ε. A bound above the claim refutes it with the stated confidence. A bound below "
+    "the claim proves nothing: a stronger attack might find more."
 )
 
 

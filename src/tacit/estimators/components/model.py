@@ -207,7 +207,8 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         ball = Ball.fitted(self)
         far = ball.radius + math.hypot(*(np.asarray(self.mean_) - ball.origin))
         number = len(self.components_)
-        return Features(tuple(self.get_feature_names_out()), (-far,) * number, (far,) * number, far)
+        return Features(tuple(self.get_feature_names_out()), (-far,) * number, (far,) * number, far,
+                        paid=self.guarantee_.price)  # fmt: skip
 
     def transform(self, X: Any) -> Known:
         """The rows along the components, from :attr:`mean_`, with the public facts about them.
