@@ -1,10 +1,11 @@
 """Attacks on counts: averaging repeated answers, and reconstruction of everybody's secret bit.
 
-Visits to places are generated: a person was there on a day, or was not. Somebody who may ask how many of a set of people
-were there asks the same question often and averages, or asks about many random sets and solves for every person
-(Dinur and Nissim 2003). If each answer costs ε alone, noise averages out, and everybody is revealed although each
-answer is private. If ε is a budget for all answers, kept by a ledger, the first attack is refused after a few
-questions, and the noise that pays for all questions of the second leaves it guessing.
+Visits to places are generated: a person was there on a day, or was not. Somebody who may ask how many of a
+set of people were there asks the same question often and averages, or asks about many random sets and
+solves for every person (Dinur and Nissim 2003). If each answer costs ε alone, noise averages out, and
+everybody is revealed although each answer is private. If ε is a budget for all answers, kept by a ledger,
+the first attack is refused after a few questions, and the noise that pays for all questions of the second
+leaves it guessing.
 
 Prints a table, and writes attack_counts.png to out/.
 """
@@ -82,7 +83,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     figure = Figure(figsize=(6, 4))
     ax = figure.add_subplot()
     places = np.arange(len(EPSILONS))
-    for offset, name, colour in ((0, "ε for each count", COLOURS[1]), (1, "ε for all counts, by a ledger", COLOURS[2])):
+    for offset, name, colour in (
+        (0, "ε for each count", COLOURS[1]),
+        (1, "ε for all counts, by a ledger", COLOURS[2]),
+    ):
         ax.bar(places + 0.38 * offset, [pair[offset] for pair in shares], 0.36, color=colour, label=name)
     ax.axhline(0.5, color="#222222", linestyle=":", label="guessing")
     ax.set_xticks(places + 0.19, [title_of(each) for each in EPSILONS])

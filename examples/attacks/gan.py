@@ -1,8 +1,9 @@
 """The GAN attack: a participant of collaborative learning makes images of somebody else's class.
 
-Hitaj, Ateniese and Pérez-Cruz (2017). Two participants train one network on digits. The victim alone has the 3s. The
-adversary trains a generator against the shared network until the network takes its images for 3s, and hands
-them in under a class of their own, so that the victim's updates teach the generator what is still missing.
+Hitaj, Ateniese and Pérez-Cruz (2017). Two participants train one network on digits. The victim alone has
+the 3s. The adversary trains a generator against the shared network until the network takes its images for
+3s, and hands them in under a class of their own, so that the victim's updates teach the generator what is
+still missing.
 
 Privacy for each image of the victim (its gradients clipped one by one, Gaussian noise on their sum, ε for all
 rounds together at δ = 10⁻⁵) weakens what the generator can learn, down to noise at ε = 0.1. It is no
@@ -28,7 +29,9 @@ VICTIM, FAKE = 3, 10
 BATCH, RATE, CLIP_NORM, DELTA = 64, 0.3, 1.0, 1e-5
 
 
-def victim_update(model: nn.Module, inputs: Tensor, labels: Tensor, noise: float, draw: torch.Generator) -> None:
+def victim_update(
+    model: nn.Module, inputs: Tensor, labels: Tensor, noise: float, draw: torch.Generator
+) -> None:
     """One step on a Poisson sample of the victim's images, with per-example clipping and noise on the sum.
 
     Without noise (``noise`` = 0) the step is that of ordinary training.

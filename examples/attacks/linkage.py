@@ -1,13 +1,13 @@
 """Linkage: a person in a table without names, found from a few ratings or visits that somebody knows of.
 
 Narayanan and Shmatikov (2008) found people among published film ratings. Here the ratings, and visits to
-places (a person was there, or was not), are generated; an adversary knows eight entries of a person, dates and ratings
-roughly. In the table without names almost everybody is found.
+places (a person was there, or was not), are generated; an adversary knows eight entries of a person, dates
+and ratings roughly. In the table without names almost everybody is found.
 
-With ε for everything that one person entered, there is no such table. Two releases are possible instead, and both
-are attacked: for ratings, a noisy count of each film, from which records are drawn that are nobody's; for
-visits, every person's own row by randomized response, ε divided among all places. Neither gives anybody away, and at
-a small ε the rows of visits are useless as well: counts are the better release.
+With ε for everything that one person entered, there is no such table. Two releases are possible instead,
+and both are attacked: for ratings, a noisy count of each film, from which records are drawn that are
+nobody's; for visits, every person's own row by randomized response, ε divided among all places. Neither
+gives anybody away, and at a small ε the rows of visits are useless as well: counts are the better release.
 
 Prints a table, and writes attack_linkage.png to out/.
 """
@@ -78,7 +78,10 @@ def found(truth: Records, table: Records, entries: int, targets: int, rng: np.ra
     for person in range(targets):
         items = rng.permutation(sorted(truth[person]))[:entries]
         known: Mapping[int, tuple[float, float]] = {
-            int(item): (truth[person][int(item)][0], truth[person][int(item)][1] + float(rng.integers(-14, 15)))
+            int(item): (
+                truth[person][int(item)][0],
+                truth[person][int(item)][1] + float(rng.integers(-14, 15)),
+            )
             for item in items
         }
         right += attacks.scoreboard(known, table).record == person

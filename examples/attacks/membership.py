@@ -1,9 +1,9 @@
 """Membership inference: who was in the data of a forest?
 
-The likelihood ratio attack (LiRA; Carlini et al. 2022) on Adult. The adversary knows twice as many people as
-the model was fitted to, trains shadow models on random halves of them, and asks of each person whether the
-attacked model treats that person as the shadow models that had the person do. A forest that learned its rows by heart
-gives most of its people away at a few false alarms; private random trees do not.
+The likelihood ratio attack (LiRA; Carlini et al. 2022) on Adult. The adversary knows twice as many people
+as the model was fitted to, trains shadow models on random halves of them, and asks of each person whether
+the attacked model treats that person as the shadow models that had the person do. A forest that learned its
+rows by heart gives most of its people away at a few false alarms; private random trees do not.
 
 Prints a table, and writes attack_membership.png to out/.
 """
@@ -53,7 +53,7 @@ def attacked(X: Array, y: Labels, epsilon: float | None, shadows: int) -> attack
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__, argv)
-    X, y, _, _ = adult(200 if given.quick else 1200)
+    X, y, _ = adult(200 if given.quick else 1200)
     found = {each: attacked(X, y, each, 4 if given.quick else 16) for each in EPSILONS}
     rows = [
         (title_of(each), f"{scores.auroc:.2f}", str(scores.found(FALSE_ALARMS)))

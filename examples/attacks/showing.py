@@ -21,8 +21,8 @@ from tacit import datasets
 from tacit.estimators import Preprocessor
 
 __all__ = [
-    "COLOURS", "EPSILONS", "Array", "Labels", "adult", "arguments", "digits", "images", "lines", "printed", "saved",
-    "title_of",
+    "COLOURS", "EPSILONS", "Array", "Labels", "adult", "arguments", "digits", "images", "lines", "printed",
+    "saved", "title_of",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -48,18 +48,18 @@ def arguments(about: str | None, argv: Sequence[str] | None) -> argparse.Namespa
     return parser.parse_args(argv)
 
 
-def adult(rows: int) -> tuple[Array, Labels, list[str], tuple[str, ...]]:
-    """The first rows of Adult, scaled by public bounds: features, classes 0 and 1, column names, class names."""
+def adult(rows: int) -> tuple[Array, Labels, list[str]]:
+    """The first rows of Adult, scaled by public bounds: features, classes 0 and 1, names of the features."""
     files = datasets.adult()
     people = pd.read_csv(files.train, nrows=rows)
     maker = Preprocessor(tacit.Schema.load(files.schema), target="income")
     features = np.asarray(maker.fit_transform(people), dtype=np.float64)
     classes = (maker.target_values(people) == maker.classes[1]).astype(np.int64)
-    return features, classes, list(maker.get_feature_names_out()), tuple(map(str, maker.classes))
+    return features, classes, list(maker.get_feature_names_out())
 
 
 def digits(rows: int, *, large: bool = False) -> tuple[Array, Labels]:
-    """Images of digits with pixels in [0, 1]: MNIST if ``large`` and it is there, else scikit-learn's of 8 × 8."""
+    """Digits with pixels in [0, 1]: MNIST if ``large`` and it is there, else scikit-learn's of 8 × 8."""
     names = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
     if large and all((MNIST / name).exists() for name in names):
         pixels, classes = (gzip.decompress((MNIST / name).read_bytes()) for name in names)
@@ -114,5 +114,5 @@ def images(
                 ax.set_title(titles[column], fontsize=9)
             if column == 0:
                 ax.set_ylabel(name, fontsize=9)
-    figure.suptitle(about, fontsize=10)
+    figure.suptitle(about, fontsize=10, y=0.97)
     return figure

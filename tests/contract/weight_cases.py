@@ -38,7 +38,7 @@ def unclipped(kind: type) -> type:
     """The twin: weights as they are handed over."""
 
     class Unclipped(kind):  # type: ignore[misc, valid-type]
-        def _row_weights(self, recipe: Any, rows: Any, targets: Any, source: Any) -> Any:
+        def _row_weights(self, rows: Any, targets: Any, classes: Any) -> Any:
             return real(rows.weights) / self.weight_bound
 
     return Unclipped

@@ -180,7 +180,7 @@ class Evaluating:
 
     def many(self, rows: Rows, runs: int, noisy: Callable[..., Any] | None = None) -> np.ndarray:
         """Vectors, one in each line."""
-        sound = evaluation._noise
+        sound = evaluation.noise_for
 
         def noise(*given: Any) -> Often:
             return (noisy or Often)(sound(*given), runs, self.less)
@@ -191,7 +191,7 @@ class Evaluating:
             return released
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(evaluation, "_noise", noise)
+            patch.setattr(evaluation, "noise_for", noise)
             patch.setattr(evaluation, "_evaluation", vector)
             return self.question.asked(rows, self.random_state)
 
@@ -373,7 +373,7 @@ def test_a_relation_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def published(name: str, rows: Rows) -> dict[str, Any]:
     """All that an evaluation says, where the noisy vector happens to be the same whatever the rows are."""
-    sound, question = evaluation._noise, QUESTIONS[name]
+    sound, question = evaluation.noise_for, QUESTIONS[name]
 
     class Same:
         def __init__(self, claimed: Any) -> None:
@@ -385,7 +385,7 @@ def published(name: str, rows: Rows) -> dict[str, Any]:
             return self.claimed(exact)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "_noise", lambda *given: Same(sound(*given)))
+        patch.setattr(evaluation, "noise_for", lambda *given: Same(sound(*given)))
         return question.asked(rows, 1).to_dict()
 
 
