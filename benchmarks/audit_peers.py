@@ -4,16 +4,17 @@ clipping.
     python benchmarks/audit_peers.py [--runs 400] [--canaries 1000]
 
 Two pairs of neighbours for k-means, at a claim of ε = 1. *A far row*: 300 rows in one corner of the unit
-square, and one row more in the opposite corner. diffprivlib leaves the centre of a cluster without rows
-where it was drawn, at least 1/8 away from the edges, and gives a cluster of one row a centre with noise,
-which may be anywhere. So a centre within 1/8 of an edge is only seen where the far row is there, and no ε
-bounds that. *Many columns*: one row at one end of the bounds in 100 columns, and a second at the other end.
-There diffprivlib spends 2.66·ε in all, half of it in the last of two iterations, whose centres are
-released; but it is spread over 100 numbers, each of which says little.
+square, and one row more in the opposite corner. diffprivlib leaves the centre of a cluster without rows where
+it was drawn, at least 1/8 away from the edges unless a hundred draws fail, and gives a cluster of one row a
+centre with noise, which may be anywhere. So a centre within 1/8 of an edge is hardly ever seen without the
+far row. That is what is looked at; tacit's fits, for which the rule was not made, are told apart by whatever
+differs most between their centres. *Many columns*: one row at one end of the bounds in 100 columns, and a
+second at the other end. There diffprivlib spends 2.66·ε in all, half of it in the last of two iterations,
+whose centres are released; but it is spread over 100 numbers, each of which says little.
 
 For training, 1,000 canaries of orthogonal gradients of norm 10, each in the data with probability 1/2, four
 steps, δ = 1e-5, a claim of ε = 1 that holds if gradients are clipped to norm 1. The loop that forgets to
-clip is a dozen lines of PyTorch below; the sound one is ``tacit.training.Trainer``. Writes
+clip is a dozen lines of PyTorch in this script; the sound one is ``tacit.training.Trainer``. Writes
 ``benchmarks/results/audit_peers.md``.
 """
 
@@ -39,6 +40,17 @@ RESULTS = Path(__file__).parent / "results" / "audit_peers.md"
 EPSILON, DELTA, CONFIDENCE = 1.0, 1e-5, 0.99
 STEPS, LENGTH = 4, 10.0
 Rows = np.ndarray
+NOTES = """
+
+A claim that is not refuted is not proved. The overspending on many columns is a fact of diffprivlib's source
+(`_split_epsilon` hands its two parts over the wrong way round) that this audit does not show: the loss of 100
+columns adds up to 1.33·ε only on outputs that are too rare to be seen.
+
+The rule about the edges was found by looking. A first audit of the far row, of 2 × 200 fits to 2,000 rows
+with the distance from the edges as the score, reached ε ≥ 0.56 and refuted nothing. 240 further fits showed
+where centres lie; the rule was made from them and from the source, and the runs of the table are fresh ones.
+Counted as the second of two attempts, the refutation has confidence 98%.
+"""
 
 
 class Asked:
@@ -179,10 +191,7 @@ def main() -> None:
         + "\n\n".join(part.replace("``", "`") for part in about[2:]).rsplit(" Writes", 1)[0]
         + "\n\n| code | neighbours | runs | ε ≥ | claim of ε = 1 | time |\n|---|---|---|---|---|---|\n"
         + "\n".join(lines)
-        + "\n\nA claim that is not refuted is not proved. The overspending on many columns is a fact of\n"
-        "diffprivlib's source (`_split_epsilon` hands its two parts over the wrong way round) that this\n"
-        "audit cannot show: the loss of 100 columns adds up to 1.33·ε only on outputs that are too rare to\n"
-        "be seen.\n",
+        + NOTES,
         encoding="utf-8",
     )
 

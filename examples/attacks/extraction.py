@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             linear: Any = LogisticRegression(max_iter=1000)
             trees: Any = RandomForestClassifier(20, random_state=0)
         else:
-            public = {"classes": [0, 1], "bounds": (-1, 1), "random_state": 1}
+            public: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1), "random_state": 1}
             linear = estimators.LogisticRegression(epsilon, DELTA, **public)
             trees = estimators.RandomTrees(epsilon, **public)
         linear.fit(X[:half], y[:half])

@@ -51,7 +51,7 @@ def victim_update(
         for name, weight in weights.items():
             total = torch.einsum("n,n...->...", factors, each[name])
             total += noise * CLIP_NORM * torch.randn(weight.shape, generator=draw)
-            weight -= RATE * total / BATCH
+            weight.sub_(RATE * total / BATCH)
 
 
 def played(inputs: Tensor, labels: Tensor, epsilon: float | None, rounds: int) -> tuple[Array, float]:

@@ -35,7 +35,7 @@ def clipped(gradients: Sent, epsilon: float | None, seed: int) -> Sent:
         return tuple(short)
     noise = mechanisms.Gaussian(CLIP_NORM, epsilon, DELTA, random_state=seed)
     flat = np.concatenate([each.numpy().ravel() for each in short]).astype(np.float64)
-    parts = torch.from_numpy(np.asarray(noise(flat))).float().split([each.numel() for each in short])
+    parts = torch.split(torch.from_numpy(np.asarray(noise(flat))).float(), [each.numel() for each in short])
     return tuple(part.reshape(each.shape) for part, each in zip(parts, short, strict=True))
 
 

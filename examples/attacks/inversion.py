@@ -45,7 +45,7 @@ def inverted(model: Any, digit: int, size: int, steps: int) -> Array:
     """The image that the model takes for a digit, found from its answers alone."""
 
     def score(rows: Array) -> Array:
-        return np.log(np.clip(np.asarray(model.predict_proba(rows))[:, digit], 1e-12, 1))
+        return np.asarray(np.log(np.clip(np.asarray(model.predict_proba(rows))[:, digit], 1e-12, 1)))
 
     found = attacks.invert(score, np.zeros(size * size), steps=steps, rate=0.5, probes=64, seed=1)
     return found.input.reshape(size, size)

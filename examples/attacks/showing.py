@@ -54,7 +54,7 @@ def adult(rows: int) -> tuple[Array, Labels, list[str]]:
     people = pd.read_csv(files.train, nrows=rows)
     maker = Preprocessor(tacit.Schema.load(files.schema), target="income")
     features = np.asarray(maker.fit_transform(people), dtype=np.float64)
-    classes = (maker.target_values(people) == maker.classes[1]).astype(np.int64)
+    classes = (maker.target_values(people) == (maker.classes or ())[1]).astype(np.int64)
     return features, classes, list(maker.get_feature_names_out())
 
 

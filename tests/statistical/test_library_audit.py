@@ -19,6 +19,7 @@ import pytest
 
 from contract.estimator_cases import ELSEWHERE, fitted_often, pair_of
 from contract.registry import Case, audited, registered
+from statistical import cluster_audits
 
 pytestmark = [pytest.mark.audit, pytest.mark.usefixtures("one_thread")]
 
@@ -33,7 +34,8 @@ SECTIONS = {
     "contract.weight_cases": "Linear models with class weights",
     "contract.split_cases": "Splits of a data set",
     "contract.boosting_cases": "Boosting",
-    "contract.classical_cases": "Naive Bayes, trees, clusters and components",
+    "contract.classical_cases": "Naive Bayes and trees",
+    "statistical.cluster_audits": "k-means and principal components",
     "contract.synthesis_cases": "Synthetic tables",
     "contract.search_cases": "Search for parameters",
     "contract.label_cases": "Labels",
@@ -54,6 +56,7 @@ def with_pair(case: Case) -> Case:
 
 
 MADE = {name: with_pair(case) for name, case in registered().items() if case.make is not None}
+MADE |= {case.name: case for case in cluster_audits.CASES}
 AUDITED = [name for name, case in MADE.items() if case.pair is not None]
 
 HEADER = "| release | ε claimed | δ | runs | ε ≥ | ε ≥ of the broken twin |"
@@ -62,16 +65,17 @@ ABOUT = """# Audits of the whole library
 `WRITE_AUDITS=1 make audit` made this page. Every mechanism, question, estimator with each place of noise,
 evaluation, aggregator and training run of the library is run many times on two worst-case neighbours, and an
 attack guesses which of the two it was. Its guesses prove a lower bound on ε, with confidence 1 − 10⁻⁶ in each
-row. Beside it is the same attack on a *broken twin*, which claims the same ε and has less noise or spends more:
-mostly two thirds of the noise, and up to 100 times the ε for fits of models, which take long and are run
-less often (10,000 times where the noise is adaptive or exponential). Every bound in the column “ε ≥” is at
-most the claim, and every twin is refuted.
+row. Beside it is the same attack on a *broken twin*, which claims the same ε and has less noise or spends
+more: mostly two thirds of the noise, and up to 100 times the ε for fits of models, which take long and are
+run less often (10,000 times where the noise is adaptive or exponential). Every bound in the column “ε ≥” is
+at most the claim, and every twin is refuted.
 
 A bound below the claim is no proof of it: with few runs even a perfect attack shows little, and a bound of 0
 says only that nothing was refuted. What the audit is able to find is shown by the twin. “Runs” are those on
 both neighbours together; where the threshold is chosen on runs, half of them choose it, and the other half is
 counted. The neighbours differ by one row more or less; by a row that is replaced, where the name says so and
-for labels, of which one differs; or by all rows of a person.
+for labels, of which one differs; or by all rows of a person. Some names also say what is wrong with the
+twin (“overspending”, “unpaid”, “less noise”).
 """
 
 
@@ -116,6 +120,7 @@ def page(rows: list[Row]) -> str:
     left_out = {name: case.left_out["pair"] for name, case in MADE.items() if name not in AUDITED}
     text += ["## Without an audit of its own", ""]
     text += [f"- {name.replace('_', ' ')}: {why}." for name, why in left_out.items()]
+    text.append(f"- {cluster_audits.LEFT_OUT}")
     return "\n".join(text) + "\n"
 
 
