@@ -87,9 +87,9 @@ def main() -> None:
     lines = [
         "# False alarms and power of audits",
         "",
-        f"`python benchmarks/audit_coverage.py --simulations {simulations}`: {SIDE} runs a side, or {2 * SIDE} "
-        f"canaries; δ = {DELTA:g}, confidence 95 %. Up to {most} false alarms of {simulations} are sampling error "
-        "(once in a thousand).",
+        f"`python benchmarks/audit_coverage.py --simulations {simulations}`: {SIDE} runs a side, or "
+        f"{2 * SIDE} canaries; δ = {DELTA:g}, confidence 95 %. Up to {most} false alarms of {simulations} are "
+        "sampling error (once in a thousand).",
         "",
         "| world | method | rule | false alarms | mean ε proven | true ε | ms |",
         "|---|---|---|---:|---:|---:|---:|",
@@ -101,8 +101,8 @@ def main() -> None:
                 alarms = int((found > true + 1e-9).sum())
                 mark = "" if alarms <= most else " **too many**"
                 lines.append(
-                    f"| {title} | {method} | {name} | {alarms / simulations:.2%}{mark} | {found.mean():.2f} | {true:.2f} "
-                    f"| {1000 * seconds:.2f} |"
+                    f"| {title} | {method} | {name} | {alarms / simulations:.2%}{mark} | {found.mean():.2f} "
+                    f"| {true:.2f} | {1000 * seconds:.2f} |"
                 )
                 print(lines[-1], flush=True)
     RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")

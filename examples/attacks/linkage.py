@@ -9,6 +9,8 @@ and both are attacked: for ratings, a noisy count of each film, from which recor
 nobody's; for visits, every person's own row by randomized response, ε divided among all places. Neither
 gives anybody away, and at a small ε the rows of visits are useless as well: counts are the better release.
 
+A record that is drawn has a place in the table like any other, so one name in a thousand is right by chance.
+
 Prints a table, and writes attack_linkage.png to out/.
 """
 
