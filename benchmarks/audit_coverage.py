@@ -88,8 +88,8 @@ def main() -> None:
         "# False alarms and power of audits",
         "",
         f"`python benchmarks/audit_coverage.py --simulations {simulations}`: {SIDE} runs a side, or "
-        f"{2 * SIDE} canaries; δ = {DELTA:g}, confidence 95 %. Up to {most} false alarms of {simulations} are "
-        "sampling error (once in a thousand).",
+        f"{2 * SIDE} canaries; δ = {DELTA:g}, confidence 95 %. Up to {most} false alarms of {simulations} "
+        "are sampling error (once in a thousand).",
         "",
         "| world | method | rule | false alarms | mean ε proven | true ε | ms |",
         "|---|---|---|---:|---:|---:|---:|",

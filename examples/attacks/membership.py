@@ -3,7 +3,8 @@
 The likelihood ratio attack (LiRA; Carlini et al. 2022) on Adult. The adversary knows twice as many people
 as the model was fitted to, trains shadow models on random halves of them, and asks of each person whether
 the attacked model treats that person as the shadow models that had the person do. A forest that learned its
-rows by heart gives most of its people away at a few false alarms; private random trees do not.
+rows by heart gives two in five of
+its people away at one false alarm in a hundred; private random trees do not.
 
 Prints a table, and writes attack_membership.png to out/.
 """
