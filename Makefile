@@ -16,7 +16,8 @@ SOURCES := src tests examples benchmarks conftest.py
 help:
 	@echo "make demo    the averaging attack on a count, then a private model of Adult with its report; writes out/"
 	@echo "make test    make check, then every test but the long audits"
-	@echo "make audit   the long audits: many whole runs of one algorithm, and of its broken twins"
+	@echo "make audit   the long audits: many whole runs of one algorithm, and of its broken twins;"
+	@echo "             WRITE_AUDITS=1 make audit writes them to docs/audits.md"
 	@echo "make check   ruff, mypy and import-linter"
 	@echo "make bench   side by side with other libraries, which it installs"
 	@echo "make clean   remove what the other targets made"

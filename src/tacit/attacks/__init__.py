@@ -10,6 +10,8 @@ inversion               :func:`invert` (the input of a class), :func:`infer_attr
 extraction              :func:`solve_linear` (equation solving), :func:`distil` (imitation)
 linkage                 :func:`scoreboard` (sparse ratings), :func:`link` (tables of attributes)
 statistics              :func:`average`, :func:`queries_needed`, :func:`difference`, :func:`reconstruct`
+gradients               :mod:`tacit.attacks.gradients` (images and labels from gradients; needs PyTorch)
+gan                     :mod:`tacit.attacks.gan` (a participant who makes others' images; needs PyTorch)
 ======================  ======================================================================================
 """
 
