@@ -125,6 +125,15 @@ def test_a_fit_that_is_run_twice_is_charged_once(run: Run) -> None:
     assert charges() == 1
 
 
+def test_a_synthetic_table_that_is_made_twice_is_charged_once(run: Run) -> None:
+    facts = {name: FIT[name] for name in ("schema", "ledger")}
+    with jobs.plan_synthesize("data.csv", **facts, epsilon=0.1, out="made.csv") as job:
+        job.run(warn=lambda text: None)
+        with pytest.raises(SourceMissing, match="closed"):
+            job.run(warn=lambda text: None)
+    assert charges() == 1
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), ValueError("odd")])
 def test_a_model_that_was_paid_for_survives_whatever_interrupts_its_saving(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException

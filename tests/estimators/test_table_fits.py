@@ -391,8 +391,9 @@ class TestAgreement:
             maker = Preprocessor(SCHEMA, target="income")
             maker.fit(dict.fromkeys(maker.columns, ()))
             model.set_params(relation="replace_one", ledger=ledger)
+            filtered = TableRows.prepared(table.source, part.expression, maker)
             with pytest.raises(TacitError, match="not paid for"):
-                model.fit_blocks(maker.features, lambda: TableRows(table.source, part.expression, maker))
+                model.fit_blocks(maker.features, lambda: filtered)
 
     def test_refusals(self, ledger: Ledger, tmp_path: Path) -> None:
         with Ledger.open(tmp_path / "other.db", Budget(1.0)) as other:

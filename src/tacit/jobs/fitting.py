@@ -128,20 +128,27 @@ class FitJob(Job):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CannotLearn)  # it was told of already
             if self.estimator.fits_tables and self.test is None:
-                self.estimator.fit_blocks(maker.features, lambda: self._blocks(say), assumptions=assumptions)
+                with ExitStack() as passes:
+                    self.estimator.fit_blocks(
+                        maker.features, lambda: self._blocks(say, passes), assumptions=assumptions
+                    )
             else:
                 self.estimator.fit_rows(maker.features, lambda: self._read(say), assumptions=assumptions)
         if self.estimator.event_ != self.dues[0].event:
             raise TacitError("The fit did something else than what was planned.", "Please report this.")
         return Pipeline([("preprocessor", maker), ("model", self.estimator)])
 
-    def _blocks(self, say: Say) -> TableRows:
-        """The private rows where they are, for an estimator that passes over them block by block."""
+    def _blocks(self, say: Say, passes: ExitStack) -> TableRows:
+        """The private rows where they are, for an estimator that passes over them block by block.
+
+        They are paid for once: the source is closed after these ``passes``.
+        """
         from tacit.estimators.blocks import TableRows
 
         maker = self.maker
         maker.fit(dict.fromkeys(maker.columns, ()))
         say(f"Fitting the {self.label}, block by block")
+        passes.callback(self._opened.close)
         table = self._opened.table if self.side is None else self.side.of(self._opened)
         return TableRows.prepared(self._opened, table, maker)
 

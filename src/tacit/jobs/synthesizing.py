@@ -79,7 +79,10 @@ class SynthesizeJob(Job):
         assumptions = (PUBLIC, *self._opened.assumptions)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CannotLearn)  # it was told of already
-            self.model.fit_blocks(len(self.columns), lambda: self._blocks(say), assumptions=assumptions)
+            with ExitStack() as passes:
+                self.model.fit_blocks(
+                    len(self.columns), lambda: self._blocks(say, passes), assumptions=assumptions
+                )
         if self.model.event_ != self.dues[0].event:
             raise TacitError("The fit did something else than what was planned.", "Please report this.")
         model, dialect, place, table_place = self.model, self.schema.csv, self.model_out, self.out
@@ -97,8 +100,12 @@ class SynthesizeJob(Job):
                 )  # fmt: skip
         return Synthesized(table, model, model.guarantee_, table_place, place)
 
-    def _blocks(self, say: Say) -> TableRows:
-        """The private rows where they are. The estimator calls this inside the charge."""
+    def _blocks(self, say: Say, passes: ExitStack) -> TableRows:
+        """The private rows where they are. The estimator calls this inside the charge.
+
+        They are paid for once: the source is closed after these ``passes``.
+        """
+        passes.callback(self._opened.close)
         say(f"Fitting the {self.label}, block by block")
         return self.model.table_rows(self._opened, self._opened.table)
 
