@@ -95,16 +95,9 @@ def synthesize(
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job, dry_run)
         plan = spending.plan_facts(job, columns=job.columns)
-        if dry_run and in_json:
-            show_json(plan)
-        elif dry_run:
-            spending.show_balances(console, job)
-        with spending.refusals(job.payment.ledger):
-            job.afford()
-            if dry_run:
-                return
-            with spending.progress(console) as tell:
-                made = job.run(tell, spending.warn)
+        made = spending.carried_out(console, job, plan, dry_run, in_json)
+        if made is None:
+            return
         spending.settled(console, made.guarantee, job.payment.ledger, ())
         say(console, f"{len(made.table)} synthetic rows written to {made.path}")
         if made.model_path is not None:
