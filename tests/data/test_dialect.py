@@ -221,4 +221,4 @@ def test_a_file_without_its_byte_order_mark_is_refused_by_a_message(tmp_path: Pa
     with pytest.raises(SourceMissing, match="not text in utf-16, as is declared") as refused:
         connect(path, Schema({"age": Column("integer", bounds=(0, 120))}, csv=Dialect(encoding="utf-16")))
     assert refused.value.__cause__ is None
-    assert "41" not in str(refused.value)
+    assert "41" not in str(refused.value).replace(str(tmp_path), "")
