@@ -168,7 +168,7 @@ def test_the_first_line_of_a_file_without_names_is_not_shown(opened: Opening, tm
     with pytest.raises(SourceMissing) as raised:
         opened(path, {"age": Column("integer", bounds=(0, 120))})
     assert "Ann" not in str(raised.value)
-    assert "39" not in str(raised.value)
+    assert "39" not in str(raised.value).replace(str(tmp_path), "")
     assert "line of names" in str(raised.value)
 
 
