@@ -40,6 +40,7 @@ SECTIONS = {
     "contract.search_cases": "Search for parameters",
     "contract.label_cases": "Labels",
     "contract.pate_cases": "Aggregators of PATE",
+    "contract.pate_road_cases": "PATE from rows: teachers, and neighbours",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }
