@@ -193,6 +193,8 @@ BAD_PLANS: dict[str, tuple[Any, ...]] = {
     "clipping": ("none", None, 1.0, ()),
     "relation": ("both", None),
     "charge": ("step", None),
+    "noise": ("correlated", "none", None),
+    "bands": (1, 2),
 }
 INSTEAD_OF = {"epochs": "steps", "epsilon": "noise_multiplier"}
 BAD_QUANTILES: dict[str, tuple[Any, ...]] = {
@@ -300,3 +302,68 @@ for kind, facts in KINDS.items():
                 covers=frozenset({"Trainer"}),
             )
         )
+
+
+@dataclass(frozen=True)
+class ExpectedCorrelated(Expected):
+    """What a run with correlated noise should show: C times the released sums has independent noise."""
+
+    @property
+    def spread(self) -> float:
+        seen = self.plan.steps // self.plan.steps_per_epoch
+        norm = math.hypot(*self.plan.correlation.coefficients)
+        return (1 if self.plan.relation == "add_remove" else 2) * NOISE_MULTIPLIER * math.sqrt(seen) * norm
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The band matrix C."""
+        steps, bands = self.plan.steps, enumerate(self.plan.correlation.coefficients)
+        return sum(value * np.eye(steps, k=-place) for place, value in bands)  # type: ignore[return-value]
+
+    def loss(self, seen: np.ndarray) -> np.ndarray:
+        """The log-likelihood ratio of a run with the example, in whichever step of an epoch, and without."""
+        epoch = self.plan.steps_per_epoch
+        free, ratios = seen @ self.matrix.T, []
+        for place in range(epoch):
+            moved = self.matrix @ (np.arange(self.plan.steps) % epoch == place)
+            ratios.append(((free - self.without * moved) ** 2 - (free - moved) ** 2).sum(axis=1))
+        exponents = np.array(ratios) / (2 * self.spread**2)
+        return np.logaddexp.reduce(exponents, axis=0) - math.log(epoch)
+
+    def draw(self, make: Make, runs: int, seed: int | None) -> np.ndarray:
+        training, still = make(seed), examples(0.0)
+        few = still if self.plan.relation == "replace_one" else NOTHING
+        free = [(self.matrix @ training(rows)).T.ravel()[: -(-runs // 2)] for rows in (still, few)]
+        return np.concatenate(free)
+
+
+CORRELATED: dict[str, dict[str, Any]] = {
+    "training_correlated": {"population": 3, "batch_size": 1, "steps": 6, "sampling": "cyclic"},
+    "training_correlated_ordered": {
+        "population": COORDINATES, "batch_size": COORDINATES // 2, "steps": 4, "sampling": "ordered",
+        "relation": "replace_one",
+    },
+}  # fmt: skip
+
+for called, facts in CORRELATED.items():
+    made = Plan(**facts, noise="correlated", noise_multiplier=NOISE_MULTIPLIER, delta=DELTA)
+    correlated = ExpectedCorrelated(made)
+    TRAINING[called] = made
+    register(
+        Case(
+            name=called,
+            event=events.Gaussian(NOISE_MULTIPLIER),
+            delta=DELTA,
+            make=making(made),
+            broken=making(made, noise_factor=lambda step: 2 / 3),
+            data=examples(FAR),
+            pair=Pair(
+                examples(FAR), NOTHING if made.relation == "add_remove" else examples(-FAR), correlated.loss,
+                runs, (40_000, 40_000),
+            ),
+            noise=Noise(correlated.draw, correlated.cdf, 8000),
+            bad_inputs=bad_inputs(made),
+            relation=str(made.relation),
+            covers=frozenset({"Trainer"}),
+        )
+    )  # fmt: skip

@@ -300,6 +300,11 @@ def _show_training(cost: TrainingCost, plot: Path | None) -> None:
     if cost.slack is not None:
         summary.add_row("slack", f"ε = {cost.slack:.2g} of {cost.target:g} asked for is not spent")
     summary.add_row("protects", f"{plan.relation} of one row; batches must be Poisson-sampled")
+    if cost.correlated is not None:
+        noises = f"{plan.running_noise:.4g}, and {cost.correlated.running_noise:.4g} with correlated noise"
+        summary.add_row("noise in the sum of all gradients so far", f"{noises} (× clip norm)")
+        better = {"poisson": "this plan", "correlated": "tacit train --noise correlated, without sampling"}
+        summary.add_row("recommended", better[cost.recommended])
     console.print(summary)
     console.print("ε of a run planned to end after an epoch, with this noise:", highlight=False)
     epochs = Table("epoch", "steps", "ε")

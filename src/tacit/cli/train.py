@@ -171,7 +171,22 @@ def train(
     ] = None,
     sampling: Annotated[
         str | None,
-        typer.Option(help="poisson, shuffle or fixed.", rich_help_panel=HOW, show_default="poisson"),
+        typer.Option(
+            help="poisson, shuffle, fixed, cyclic or ordered.", rich_help_panel=HOW, show_default="poisson"
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="independent, or correlated: steps take back noise of earlier steps; without sampling.",
+            rich_help_panel=HOW, show_default="independent",
+        ),
+    ] = None,
+    bands: Annotated[
+        int | None,
+        typer.Option(
+            help="How many steps correlated noise reaches.", rich_help_panel=HOW, show_default="up to 32"
+        ),
     ] = None,
     test: options.Test = None,
     test_epsilon: options.TestEpsilon = None,
@@ -228,9 +243,9 @@ def train(
             classes=classes, images=images, labels=labels, inputs=inputs, targets=targets, size=_side(size),
             grey=grey, mean=_numbers("mean", mean), std=_numbers("std", std), epochs=epochs,
             batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm,
-            clipping=clipping, average=average, sampling=sampling, test=test, test_epsilon=test_epsilon,
-            test_public=test_public, test_dataset=test_dataset, label=label, report=report,
-            checkpoint=checkpoint, resume=resume, random_state=seed,
+            clipping=clipping, average=average, sampling=sampling, noise=noise, bands=bands, test=test,
+            test_epsilon=test_epsilon, test_public=test_public, test_dataset=test_dataset, label=label,
+            report=report, checkpoint=checkpoint, resume=resume, random_state=seed,
         )  # fmt: skip
     with job:
         console = Console(quiet=quiet or in_json)

@@ -57,6 +57,8 @@ def plan_train(
     clipping: str | None = None,
     average: float | str | None = None,
     sampling: str | None = None,
+    noise: str | None = None,
+    bands: int | None = None,
     test: str | os.PathLike[str] | None = None,
     test_epsilon: float | None = None,
     test_public: bool = False,
@@ -98,8 +100,8 @@ def plan_train(
         schema=None if known is None else known.to_toml(), target=target,
         exclude=list(exclude) or None, transforms=dict(transforms or {}) or None,
         epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer,
-        clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling, dataset=dataset,
-        label=label, seed=random_state,
+        clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling, noise=noise,
+        bands=bands, dataset=dataset, label=label, seed=random_state,
     )  # fmt: skip
     if (source is None) == (images is None):
         raise TacitError(

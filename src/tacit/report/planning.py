@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
 
 from tacit import _validate, accounting, events
-from tacit.errors import UnsupportedEvent
+from tacit.errors import UnsupportedEvent, WeakPrivacy
 from tacit.guarantee import ceiling
 from tacit.relations import Relation
 from tacit.training.plan import Plan
@@ -77,7 +78,8 @@ class TrainingCost:
 
     ``target`` is the ε that was asked for, None where the noise was given, and ``epsilon`` is the ε that
     the run spends by the tightest accountant. ``spend`` has at most about 20 epochs of the run;
-    ``accountants`` has the ε of the whole run by each accountant.
+    ``accountants`` has the ε of the whole run by each accountant. ``correlated`` is the plan of as many
+    steps at the same ε without sampling and with correlated noise (:mod:`tacit.training.correlation`).
     """
 
     plan: Plan
@@ -85,6 +87,14 @@ class TrainingCost:
     epsilon: float
     spend: tuple[EpochSpend, ...]
     accountants: dict[str, float]
+    correlated: Plan | None = None
+
+    @property
+    def recommended(self) -> str:
+        """Which of the two has less noise in the sum of the gradients so far: "poisson" or "correlated"."""
+        if self.correlated is None or self.plan.running_noise <= self.correlated.running_noise:
+            return str(self.plan.sampling)
+        return "correlated"
 
     @property
     def slack(self) -> float | None:
@@ -114,6 +124,9 @@ class TrainingCost:
             "steps": plan.steps,
             "slack": self.slack,
             "noise_per_clip_norm": self.noise_per_clip_norm,
+            "running_noise": plan.running_noise,
+            "running_noise_correlated": None if self.correlated is None else self.correlated.running_noise,
+            "recommended": self.recommended,
         }
 
 
@@ -156,7 +169,19 @@ def training_cost(plan: Plan, *, target: float | None = None, say: Say = lambda 
             plan.event_of(steps), plan.delta, relation=plan.relation
         )  # fmt: skip
         spend.append(EpochSpend(epoch, steps, after))
-    return TrainingCost(plan, target, spent, tuple(spend), accountants)
+    say("comparing with correlated noise")
+    return TrainingCost(plan, target, spent, tuple(spend), accountants, _correlated(plan))
+
+
+def _correlated(plan: Plan) -> Plan | None:
+    if plan.sampling != "poisson":
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakPrivacy)
+        return replace(
+            plan, sampling="cyclic", noise="correlated", clipping="flat", charge="run", epsilon=plan.epsilon,
+            noise_multiplier=0.0, steps=0 if plan.epochs is not None else plan.steps,
+        )  # fmt: skip
 
 
 def compare_accountants(

@@ -15,9 +15,11 @@ from tacit.errors import CalibrationError, InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.relations import Relation, Unit, norm_sensitivity, require_whole_rows
 from tacit.training.clipping import CLIPPINGS, Clipping, Quantile, checked_clip_norm, clipping_of
-from tacit.training.sampling import Fixed, Poisson, Sampler, Shuffle
+from tacit.training.correlation import MOST_BANDS, Correlation, optimised
+from tacit.training.sampling import Cyclic, Fixed, Ordered, Poisson, Sampler, Shuffle
 
-SAMPLINGS = ("poisson", "shuffle", "fixed")
+SAMPLINGS = ("poisson", "shuffle", "fixed", "cyclic", "ordered")
+NOISES = ("independent", "correlated")
 CHARGES = ("run", "epoch")
 
 
@@ -45,8 +47,13 @@ class Plan:
     ``batch_size``      expected examples in a step; the sampling rate is batch_size ÷ population. With
                         batch_size = population every step sees all examples: DP gradient descent
     ``epochs, steps``   how long the run is: give one of the two
-    ``sampling``        "poisson"; "shuffle", without amplification; or "fixed" batches, which need
-                        ``relation="replace_one"``, where the number of examples is public
+    ``sampling``        "poisson"; without amplification "shuffle", "cyclic", where an example has one place
+                        in all epochs, or "ordered", by the order of the rows; or "fixed" batches. "fixed" and
+                        "ordered" need ``relation="replace_one"``, where the number of examples is public
+    ``noise``           "independent" in each step; or "correlated", so that steps take back noise of earlier
+                        ones (:mod:`tacit.training.correlation`), which needs cyclic or ordered sampling
+    ``bands``           how many steps correlated noise reaches, each of which holds one more copy of the
+                        parameters in memory; at most the steps of an epoch, 32 if not given
     ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": the gradient of each of k
                         parameters to clip_norm/√k. "automatic": every gradient normalised to just under
                         clip_norm (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
@@ -75,6 +82,8 @@ class Plan:
     relation: Relation | str = "add_remove"
     unit: Unit = field(default_factory=Unit)
     charge: str = "run"
+    noise: str = "independent"
+    bands: int | None = None
 
     def __post_init__(self) -> None:
         self._set("population", _validate.count("population", self.population, 1))
@@ -98,12 +107,13 @@ class Plan:
         _validate.choice("charge", self.charge, CHARGES)
         if not isinstance(self.clipping, Quantile):
             _validate.choice("clipping", self.clipping, CLIPPINGS)
-        if self.sampling == "fixed" and self.relation is not Relation.REPLACE_ONE:
+        if self.sampling in ("fixed", "ordered") and self.relation is not Relation.REPLACE_ONE:
             raise InvalidValue(
-                "sampling", self.sampling, "'poisson' or 'shuffle' under add_remove",
-                "Fixed batches need relation='replace_one', where the number of examples is public.",
+                "sampling", self.sampling, "'poisson', 'shuffle' or 'cyclic' under add_remove",
+                "Fixed and ordered batches need relation='replace_one', where the number of rows is public.",
             )  # fmt: skip
         self._count_steps()
+        self._check_correlation()
         self._find_noise()
         _validate.warn_if_weak(self.epsilon, self.delta, self.population, stacklevel=4)
         if isinstance(self.clipping, Quantile):
@@ -119,6 +129,27 @@ class Plan:
             self._set("steps", _validate.count("steps", self.steps, 1))
         else:
             self._set("steps", self.steps_in(self.epochs))
+
+    def _check_correlation(self) -> None:
+        if _validate.choice("noise", self.noise, NOISES) == "independent":
+            if self.bands is not None:
+                raise InvalidValue("bands", self.bands, "left out where noise is independent")
+            return
+        if self.sampling not in ("cyclic", "ordered"):
+            raise InvalidValue(
+                "sampling", self.sampling, "'cyclic' or 'ordered' where noise is correlated",
+                "The accounting needs examples that are seen once in each epoch, at the same place.",
+            )  # fmt: skip
+        if self.charge == "epoch" or isinstance(self.clipping, Quantile):
+            name = "charge" if self.charge == "epoch" else "clipping"
+            raise InvalidValue(
+                name, getattr(self, name), "'run' and a fixed clip_norm where noise is correlated",
+                "The whole run is one release: it is charged at once, and has one clip_norm.",
+            )  # fmt: skip
+        bands = min(MOST_BANDS, self.steps_per_epoch) if self.bands is None else self.bands
+        self._set("bands", _validate.count("bands", bands, 1))
+        if bands > self.steps_per_epoch:
+            raise InvalidValue("bands", bands, f"at most the steps of an epoch, {self.steps_per_epoch}")
 
     def _find_noise(self) -> None:
         given = bool(self.epsilon), bool(self.noise_multiplier)
@@ -141,6 +172,11 @@ class Plan:
             self._set("epsilon", self.spent)
 
     def _made(self, noise_multiplier: float, steps: int) -> events.Event:
+        if self.noise == "correlated":
+            seen, all_seen = (-(-each // self.steps_per_epoch) for each in (steps, self.steps))
+            if seen == all_seen:
+                return events.Gaussian(noise_multiplier)
+            return events.Gaussian(math.nextafter(noise_multiplier * math.sqrt(all_seen / seen), 0.0))
         return self.sampler.event(events.Gaussian(noise_multiplier), steps)
 
     def _calibrated(self) -> float:
@@ -199,8 +235,9 @@ class Plan:
         """How batches are drawn."""
         if self.sampling == "poisson":
             return Poisson(self.sampling_rate)
-        if self.sampling == "shuffle":
-            return Shuffle(self.steps_per_epoch)
+        if self.sampling != "fixed":
+            kinds: dict[str, type[Shuffle]] = {"shuffle": Shuffle, "cyclic": Cyclic, "ordered": Ordered}
+            return kinds[self.sampling](self.steps_per_epoch)
         return Fixed(self.batch_size, self.population)
 
     @property
@@ -214,6 +251,29 @@ class Plan:
         return norm_sensitivity(self.clip_norm, self.relation)
 
     @property
+    def correlation(self) -> Correlation:
+        """How the noise of a step depends on that of the steps before it."""
+        return optimised(steps=self.steps, bands=self.bands or 1)
+
+    @property
+    def step_noise(self) -> float:
+        """Standard deviation of the fresh noise of a step, in units of the sensitivity of the step."""
+        if self.noise == "independent":
+            return self.noise_multiplier
+        participations = -(-self.steps // self.steps_per_epoch)
+        return self.noise_multiplier * self.correlation.sensitivity(participations)
+
+    @property
+    def running_noise(self) -> float:
+        """Noise in the sum of all gradients so far: its root mean square over the steps of the run.
+
+        The unit is clip_norm ÷ batch_size. SGD with a constant learning rate moves the weights by this sum,
+        so of two plans for the same steps and ε the one with less of it usually learns better.
+        """
+        ratio = self.correlation.error(self.steps) / self.correlation.sensitivity(1)
+        return self.step_noise * ratio * self.sensitivity / self.clip_norm
+
+    @property
     def event(self) -> events.Event:
         """The event of the whole run."""
         return self._made(self.noise_multiplier, self.steps)
@@ -225,8 +285,11 @@ class Plan:
         return (size,) * full + ((rest,) if rest else ())
 
     def next_start(self, step: int) -> int:
-        """The first step, not before this one, at which a run may go on; a shuffled epoch is begun anew."""
-        size = self.steps_per_epoch if self.sampling == "shuffle" else 1
+        """The first step, not before this one, at which a run may go on.
+
+        Where the batches of an epoch are parts of the data, drawn together, this is the start of an epoch.
+        """
+        size = self.steps_per_epoch if isinstance(self.sampler, Shuffle) else 1
         return min(self.steps, -(-step // size) * size)
 
     def event_of(self, steps: int) -> events.Event:
@@ -246,9 +309,10 @@ class Plan:
         )
 
     def __str__(self) -> str:
+        noise = f"noise correlated over {self.bands} steps, " if self.noise == "correlated" else ""
         return (
             f"{self.steps} steps on {self.batch_size} of {self.population} examples ({self.sampling}), "
-            f"clip_norm {self.clip_norm:g}, noise_multiplier {self.noise_multiplier:.4g}: "
+            f"{noise}clip_norm {self.clip_norm:g}, noise_multiplier {self.noise_multiplier:.4g}: "
             f"ε = {self.epsilon:.4g} at δ = {self.delta:g}"
         )
 

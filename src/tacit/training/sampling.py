@@ -12,6 +12,9 @@ poisson     each example independently with probability ``rate``           Poiss
 shuffle     one part of the data: at the start of an epoch, each example   one release for each epoch
             draws uniformly in which of the epoch's steps it is seen
 fixed       a uniform subset of exactly ``batch_size``                     sampled without replacement
+cyclic      one part of the data: each example draws once, before the      one release for each epoch, or one
+            first step, in which step of every epoch it is seen            in all with correlated noise
+ordered     one part of the data, in the order of its rows                 as cyclic
 ==========  =============================================================  ============================
 """
 
@@ -109,6 +112,38 @@ class Fixed:
             keys = source.words(rows)
             first = np.argpartition(keys, self.batch_size - 1)[: self.batch_size]
             return np.sort(first).astype(np.int64)
+
+        return draw
+
+
+@dataclass(frozen=True)
+class Cyclic(Shuffle):
+    """Every example draws once in which of the ``per_epoch`` steps of every epoch it is seen.
+
+    So the steps that see an example are ``per_epoch`` apart, which correlated noise needs
+    (:mod:`tacit.training.correlation`). Adding an example moves no other.
+    """
+
+    def draws(self, source: Source, rows: int) -> Draw:
+        """From the number of a step to the rows it sees, of ``rows`` in all."""
+        places = randomness.uniform(source, self.per_epoch, rows)
+        return lambda step: np.flatnonzero(places == step % self.per_epoch)
+
+
+@dataclass(frozen=True)
+class Ordered(Shuffle):
+    """Every epoch goes through the rows in their own order, in ``per_epoch`` parts of nearly equal size.
+
+    For data whose order is given, such as a stream that is read once. The relation is replace_one: an added
+    row would move all rows after it.
+    """
+
+    def draws(self, source: Source, rows: int) -> Draw:
+        """From the number of a step to the rows it sees, of ``rows`` in all."""
+
+        def draw(step: int) -> RowNumbers:
+            place = step % self.per_epoch
+            return np.arange(place * rows // self.per_epoch, (place + 1) * rows // self.per_epoch)
 
         return draw
 

@@ -92,7 +92,7 @@ class RunState:
         self.taken = start
 
     def _check_like(self, kept: Mapping[str, Any]) -> None:
-        if kept["plan"] != self._plan_facts():
+        if {"noise": "independent", "bands": None, **kept["plan"]} != self._plan_facts():
             raise InvalidValue(
                 "plan", str(self.plan), "the plan the run was begun with",
                 "A run goes on as it was planned; start another for another plan.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -62,10 +63,11 @@ class PrivateStep:
 
     Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is (Σ clipped gradients + N(0, (z·Δ)²
     I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of noise multiplier z, of which the plan's event
-    counts the times, rounded so that no last bit tells what it was added to. Nothing else about the batch is
-    kept but :class:`PrivateDiagnostics`. The divisor is the plan's batch_size, not the number of examples in
-    the batch. Of several processes (``group``) each clips its own examples and adds its share of the noise;
-    the sum over all is what is released.
+    counts the times, rounded so that no last bit tells what it was added to. With correlated noise all
+    releases together are one Gaussian of the plan's noise multiplier. Nothing else about the batch is kept
+    but :class:`PrivateDiagnostics`. The divisor is the plan's batch_size, not the number of examples in the
+    batch. Of several processes (``group``) each clips its own examples and adds its share of the noise; the
+    sum over all is what is released.
 
     An example whose gradient is not finite adds nothing. Every pass is proved to keep examples apart, so that
     none changes what another adds (:mod:`tacit.training.isolation`); a pass that cannot be proved, and every
@@ -89,6 +91,8 @@ class PrivateStep:
         self._test_due = True
         self._releases = 0
         self._noise_tested = False
+        self._correlation = plan.correlation.coefficients[1:]
+        self._past_noise: deque[Tensor] = deque(maxlen=len(self._correlation))
 
     @property
     def noise_kind(self) -> str:
@@ -100,10 +104,10 @@ class PrivateStep:
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the noise on the sum, in units of its sensitivity."""
+        """Standard deviation of the fresh noise on the sum, in units of the sensitivity of the step."""
         if isinstance(self.plan.clipping, Quantile):
             return self.plan.clipping.noise_for_sum(self.plan.noise_multiplier, self.plan.batch_size)
-        return self.plan.noise_multiplier
+        return self.plan.step_noise
 
     def release(self, parts: Iterable[Pair]) -> PrivateDiagnostics:
         """The private gradient of one batch, given in parts, in every trainable parameter's ``.grad``."""
@@ -238,8 +242,21 @@ class PrivateStep:
         """Noise for each of these tensors, drawn as one in the precision of the parameters."""
         sizes = [each.numel() for each in like]
         drawn = normal(self.source, sum(sizes), self._precision, scale) if ahead is None else ahead.result()
+        if self._correlation:
+            drawn = self._correlated(drawn)
         parts, kind = drawn.split_with_sizes(sizes), summed(drawn.dtype, self.plan.batch_size)
         return [part.view(each.shape).to(each.device, kind) for part, each in zip(parts, like, strict=True)]
+
+    def _correlated(self, fresh: Tensor) -> Tensor:
+        """Fresh noise less its share of the noise of earlier steps (:mod:`tacit.training.correlation`).
+
+        The noise of earlier steps, with which the released gradients could be undone, is in this object alone
+        and in no checkpoint.
+        """
+        for coefficient, earlier in zip(self._correlation, self._past_noise, strict=False):
+            fresh.sub_(earlier, alpha=coefficient)
+        self._past_noise.appendleft(fresh)
+        return fresh.clone()
 
     @property
     def _precision(self) -> torch.dtype:

@@ -180,6 +180,8 @@ def replaced(loader: DataLoader[Any], plan: Plan) -> str:
         "poisson": f"each example is drawn with probability {rate} ({plan.batch_size} expected)",
         "shuffle": f"about {plan.batch_size} examples, from a new random order in each epoch",
         "fixed": f"{plan.batch_size} examples drawn at random",
+        "cyclic": f"about {plan.batch_size} examples, from a random order that is drawn once",
+        "ordered": f"about {plan.batch_size} examples, in their order",
     }[plan.sampling]
     return (
         f"The DataLoader's batches (batch_size={loader.batch_size}, {order}) are not used: the guarantee is "

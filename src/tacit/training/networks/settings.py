@@ -53,6 +53,8 @@ class Settings:
     clipping: str
     average: float | str | None
     sampling: str
+    noise: str
+    bands: int | None
 
     @classmethod
     def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
@@ -62,7 +64,8 @@ class Settings:
         """
         recipe = recipe_of(architecture)
         made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
-        made |= {"clipping": "flat", "sampling": "poisson"}
+        cyclic = chosen.get("noise") == "correlated"
+        made |= {"clipping": "flat", "sampling": "cyclic" if cyclic else "poisson", "noise": "independent"}
         made["batch_size"] = min(recipe.batch_size, population)
         made |= {name: value for name, value in chosen.items() if value is not None}
         _validate.choice("optimizer", made["optimizer"], OPTIMIZERS)
@@ -97,6 +100,7 @@ class Settings:
         made = RunPlan(
             population=population, batch_size=self.batch_size, epochs=self.epochs,
             clip_norm=self.clip_norm, epsilon=epsilon, delta=delta, sampling=self.sampling,
+            noise=self.noise, bands=self.bands,
             clipping=self.clipping if plain else "flat", relation=relation, unit=unit,
             started={**started, **self.options},
         )  # fmt: skip
@@ -113,6 +117,8 @@ class Settings:
             "poisson": f"each example with probability {plan.sampling_rate:.4g}, {plan.batch_size} expected",
             "shuffle": f"one random part of the epoch's examples, about {plan.batch_size}",
             "fixed": f"{plan.batch_size} drawn at random",
+            "cyclic": f"one part of the examples, about {plan.batch_size}, the same in every epoch",
+            "ordered": f"about {plan.batch_size} examples, in their order",
         }[plan.sampling]
         clip = {
             "flat": "gradients longer than {0:g} shortened to it",
@@ -128,7 +134,7 @@ class Settings:
             ("a step sees", batch),
             ("clipping", clip.format(plan.clip_norm)),
             ("noise multiplier", f"{plan.noise_multiplier:.4g}"),
-            ("noise on the sum", f"standard deviation {plan.noise_multiplier * plan.sensitivity:.4g}"),
+            ("noise on the sum", _noise_on_the_sum(plan)),
             ("optimiser", f"{self.optimizer}, lr {self.lr:g}{momentum}"),
             ("average", average.get(self.average, f"with decay {self.average}")),
         )
@@ -207,3 +213,10 @@ def average_of(given: float | str | None) -> float | str | None:
         return _validate.open_probability("average", float(given or 0))
     except ValueError:
         raise InvalidValue("average", given, "a decay in (0, 1), 'tail' or 'none'") from None
+
+
+def _noise_on_the_sum(plan: Plan) -> str:
+    fresh = f"standard deviation {plan.step_noise * plan.sensitivity:.4g}"
+    if plan.noise == "independent":
+        return fresh
+    return f"{fresh}, less what {plan.bands} steps take back of each other's"
