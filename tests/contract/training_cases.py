@@ -87,13 +87,15 @@ class Training:
     """A run of the trainer as a mechanism: from examples to how far each step moves each coordinate.
 
     That is told in units of the step's clip_norm, which is released as well. ``by_hand`` has the steps
-    taken in a loop outside of the trainer.
+    taken in a loop outside of the trainer; ``late`` is by how many steps an example leaves too late, where it
+    pays for its own gradients.
     """
 
     plan: Plan
     source: Source
     noise_factor: Callable[[PrivateStep], float] | None = None
     by_hand: bool = False
+    late: float = 0.0
 
     @property
     def event(self) -> events.Event:
@@ -119,6 +121,8 @@ class Training:
 
         trainer = self.trainer(callbacks=[look])
         dataset = torch.from_numpy(rows), torch.zeros(len(rows))
+        if trainer._run.state.core.individual is not None:
+            trainer._run.state.core.individual._budget += self.late
         with one_thread(), noise_times(self.noise_factor or (lambda step: 1.0)):
             if self.by_hand:
                 for inputs, targets in trainer.batches(dataset):
@@ -195,6 +199,8 @@ BAD_PLANS: dict[str, tuple[Any, ...]] = {
     "charge": ("step", None),
     "noise": ("correlated", "none", None),
     "bands": (1, 2),
+    "accounting": ("none", None, 1),
+    "participations": (1, 0, "2"),
 }
 INSTEAD_OF = {"epochs": "steps", "epsilon": "noise_multiplier"}
 BAD_QUANTILES: dict[str, tuple[Any, ...]] = {
@@ -362,6 +368,52 @@ for called, facts in CORRELATED.items():
                 runs, (40_000, 40_000),
             ),
             noise=Noise(correlated.draw, correlated.cdf, 8000),
+            bad_inputs=bad_inputs(made),
+            relation=str(made.relation),
+            covers=frozenset({"Trainer"}),
+        )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExpectedIndividual(Expected):
+    """What a run shows of an example that adds gradients of full norm until its budget is spent."""
+
+    @property
+    def spread(self) -> float:
+        factor = 1 if self.plan.relation == "add_remove" else 2
+        return factor * NOISE_MULTIPLIER * math.sqrt(self.plan.participations or 1)
+
+    def loss(self, seen: np.ndarray) -> np.ndarray:
+        """The log-likelihood ratio of a run with the example and without it, were it to stay to the end."""
+        return (((seen - self.without) ** 2 - (seen - 1) ** 2) / (2 * self.spread**2)).sum(axis=1)
+
+
+INDIVIDUAL: dict[str, dict[str, Any]] = {
+    "training_individual": {"population": 1, "batch_size": 1, "steps": 3, "participations": 2},
+    "training_individual_replaced": {
+        "population": COORDINATES, "batch_size": COORDINATES, "steps": 2, "participations": 1,
+        "relation": "replace_one",
+    },
+}  # fmt: skip
+
+for called, facts in INDIVIDUAL.items():
+    made = Plan(**facts, accounting="individual", noise_multiplier=NOISE_MULTIPLIER, delta=DELTA)
+    individual = ExpectedIndividual(made)
+    TRAINING[called] = made
+    register(
+        Case(
+            name=called,
+            event=events.Gaussian(NOISE_MULTIPLIER),
+            delta=DELTA,
+            make=making(made),
+            broken=making(made, noise_factor=lambda step: 2 / 3),
+            data=examples(FAR),
+            pair=Pair(
+                examples(FAR), NOTHING if made.relation == "add_remove" else examples(-FAR), individual.loss,
+                runs, (40_000, 40_000),
+            ),
+            noise=Noise(individual.draw, individual.cdf, 8000),
             bad_inputs=bad_inputs(made),
             relation=str(made.relation),
             covers=frozenset({"Trainer"}),

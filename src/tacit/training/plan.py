@@ -20,6 +20,7 @@ from tacit.training.sampling import Cyclic, Fixed, Ordered, Poisson, Sampler, Sh
 
 SAMPLINGS = ("poisson", "shuffle", "fixed", "cyclic", "ordered")
 NOISES = ("independent", "correlated")
+ACCOUNTINGS = ("worst-case", "individual")
 CHARGES = ("run", "epoch")
 
 
@@ -57,6 +58,11 @@ class Plan:
     ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": the gradient of each of k
                         parameters to clip_norm/√k. "automatic": every gradient normalised to just under
                         clip_norm (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
+    ``accounting``      "worst-case": every gradient is paid for as if it had norm clip_norm. "individual":
+                        each example pays for its own gradients, and leaves when its budget is spent
+                        (:mod:`tacit.training.individual`); without amplification by sampling
+    ``participations``  how many steps at norm clip_norm the budget of an example covers in individual
+                        accounting; the epochs, rounded up, if not given
     ``charge``          "run": the whole run is charged at its start, at the tightest price. "epoch": each
                         epoch at its start, so that a run stopped early leaves the rest of the budget;
                         this needs a filter, hence more noise for the same ε
@@ -84,6 +90,8 @@ class Plan:
     charge: str = "run"
     noise: str = "independent"
     bands: int | None = None
+    accounting: str = "worst-case"
+    participations: int | None = None
 
     def __post_init__(self) -> None:
         self._set("population", _validate.count("population", self.population, 1))
@@ -114,6 +122,7 @@ class Plan:
             )  # fmt: skip
         self._count_steps()
         self._check_correlation()
+        self._check_individual()
         self._find_noise()
         _validate.warn_if_weak(self.epsilon, self.delta, self.population, stacklevel=4)
         if isinstance(self.clipping, Quantile):
@@ -140,16 +149,44 @@ class Plan:
                 "sampling", self.sampling, "'cyclic' or 'ordered' where noise is correlated",
                 "The accounting needs examples that are seen once in each epoch, at the same place.",
             )  # fmt: skip
-        if self.charge == "epoch" or isinstance(self.clipping, Quantile):
-            name = "charge" if self.charge == "epoch" else "clipping"
-            raise InvalidValue(
-                name, getattr(self, name), "'run' and a fixed clip_norm where noise is correlated",
-                "The whole run is one release: it is charged at once, and has one clip_norm.",
-            )  # fmt: skip
+        self._require_one_release("noise")
         bands = min(MOST_BANDS, self.steps_per_epoch) if self.bands is None else self.bands
         self._set("bands", _validate.count("bands", bands, 1))
         if bands > self.steps_per_epoch:
             raise InvalidValue("bands", bands, f"at most the steps of an epoch, {self.steps_per_epoch}")
+
+    def _check_individual(self) -> None:
+        if _validate.choice("accounting", self.accounting, ACCOUNTINGS) == "worst-case":
+            if self.participations is not None:
+                raise InvalidValue("participations", self.participations, "left out in worst-case accounting")
+            return
+        self._require_one_release("accounting")
+        given = self._epochs_begun(self.steps) if self.participations is None else self.participations
+        self._set("participations", _validate.count("participations", given, 1))
+
+    def _require_one_release(self, name: str) -> None:
+        if self.charge == "epoch" or isinstance(self.clipping, Quantile):
+            wrong = "charge" if self.charge == "epoch" else "clipping"
+            raise InvalidValue(
+                wrong, getattr(self, wrong),
+                f"'run' and a fixed clip_norm with {name}={getattr(self, name)!r}",
+                "The whole run is one release: it is charged at once, and has one clip_norm.",
+            )  # fmt: skip
+
+    def _epochs_begun(self, steps: int) -> int:
+        """How many epochs so many steps begin, in each of which one step sees an example."""
+        return -(-steps // self.steps_per_epoch)
+
+    def _full_gradients(self, steps: int) -> int:
+        """How many gradients of norm clip_norm an example can add to so many steps of one release."""
+        if self.participations is not None:
+            return min(steps, self.participations)
+        return self._epochs_begun(steps)
+
+    @property
+    def one_release(self) -> bool:
+        """Whether the run as a whole is one Gaussian release, and not a composition of its steps."""
+        return self.noise == "correlated" or self.accounting == "individual"
 
     def _find_noise(self) -> None:
         given = bool(self.epsilon), bool(self.noise_multiplier)
@@ -172,8 +209,8 @@ class Plan:
             self._set("epsilon", self.spent)
 
     def _made(self, noise_multiplier: float, steps: int) -> events.Event:
-        if self.noise == "correlated":
-            seen, all_seen = (-(-each // self.steps_per_epoch) for each in (steps, self.steps))
+        if self.one_release:
+            seen, all_seen = self._full_gradients(steps), self._full_gradients(self.steps)
             if seen == all_seen:
                 return events.Gaussian(noise_multiplier)
             return events.Gaussian(math.nextafter(noise_multiplier * math.sqrt(all_seen / seen), 0.0))
@@ -258,10 +295,9 @@ class Plan:
     @property
     def step_noise(self) -> float:
         """Standard deviation of the fresh noise of a step, in units of the sensitivity of the step."""
-        if self.noise == "independent":
+        if not self.one_release:
             return self.noise_multiplier
-        participations = -(-self.steps // self.steps_per_epoch)
-        return self.noise_multiplier * self.correlation.sensitivity(participations)
+        return self.noise_multiplier * self.correlation.sensitivity(self._full_gradients(self.steps))
 
     @property
     def running_noise(self) -> float:

@@ -59,12 +59,20 @@ class TrainingRun:
 
     def _steps(self, dataset: Any, *, resume: bool, own_loop: bool) -> Iterator[Iterable[Pair]]:
         state, core = self.state, self.state.core
+        if core.individual is not None and (own_loop or self.checkpoint is not None):
+            raise InvalidValue(
+                "plan.accounting", "individual", "'worst-case' with a checkpoint, or with a loop of your own",
+                "What each example has spent is private, and kept in no file; and Trainer.fit knows which "
+                "examples are in a batch.",
+            )  # fmt: skip
         examples = self._agreed(dataset, resume=resume)
         self._begin(resume=resume)
         stages = list(self._stages())
         if stages:
             self._pay(stages[0][1])
         draw = disordered(core.source, state.plan.sampler.draws(core.source, len(examples)))
+        if core.individual is not None:
+            draw = core.individual.begin(len(examples), draw)
         if core.physical_batch is None and not own_loop:
             self._fit_to_memory(first_pair(examples))
         size = core.physical_batch or max(1, len(examples))

@@ -20,6 +20,9 @@ from tacit.training.plan import Plan
 from tacit.training.schedules import Schedule
 from tacit.training.step import PrivateStep
 
+_ADDED_LATER = {"noise": "independent", "bands": None, "accounting": "worst-case", "participations": None}
+"""Facts of a plan that older checkpoints do not have, as they were then."""
+
 
 @dataclass
 class RunState:
@@ -92,7 +95,7 @@ class RunState:
         self.taken = start
 
     def _check_like(self, kept: Mapping[str, Any]) -> None:
-        if {"noise": "independent", "bands": None, **kept["plan"]} != self._plan_facts():
+        if {**_ADDED_LATER, **kept["plan"]} != self._plan_facts():
             raise InvalidValue(
                 "plan", str(self.plan), "the plan the run was begun with",
                 "A run goes on as it was planned; start another for another plan.",

@@ -22,6 +22,7 @@ from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.gradients.routes import forget
 from tacit.training.gradients.sums import BLOCK
+from tacit.training.individual import Individual
 from tacit.training.isolation.generators import generators_seeded
 from tacit.training.isolation.selftest import check_apart, check_clipping, check_noise, finite_rows
 from tacit.training.noise import Ahead, normal
@@ -91,6 +92,7 @@ class PrivateStep:
         self._test_due = True
         self._releases = 0
         self._noise_tested = False
+        self.individual = Individual(plan.rule, plan) if plan.accounting == "individual" else None
         self._correlation = plan.correlation.coefficients[1:]
         self._past_noise: deque[Tensor] = deque(maxlen=len(self._correlation))
 
@@ -127,6 +129,8 @@ class PrivateStep:
         total: dict[str, Tensor] = {}
         norms: list[Tensor] = []
         losses: list[Tensor] = []
+        if self.individual is not None:
+            self.individual.next_batch()
         for inputs, targets in parts:
             if self._test_due and tree.examples(inputs, targets) > self.views:
                 with unnamed_bounds():
@@ -159,12 +163,17 @@ class PrivateStep:
                 self.physical_batch = examples // 2
 
     def _clipped(self, inputs: Any, targets: Any) -> Clipped:
+        if self.individual is not None:
+            self.individual.next_rows(tree.examples(inputs, targets) // self.views)
         with unnamed_bounds():
-            return clipped_gradients(
+            clipped = clipped_gradients(
                 self.model, self.loss, inputs, targets, self.clip_norm,
-                rule=self._rule, views=self.views, autocast=self.autocast, alone=self.alone,
-                expected=self.plan.batch_size,
+                rule=self.individual or self._rule, views=self.views, autocast=self.autocast,
+                alone=self.alone, expected=self.plan.batch_size,
             )  # fmt: skip
+        if self.individual is not None:
+            self.individual.paid()
+        return clipped
 
     def _test(self, inputs: Any, targets: Any) -> None:
         """Compare a few of these examples together and alone, and one of them with plain backpropagation."""

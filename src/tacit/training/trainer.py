@@ -22,6 +22,7 @@ from tacit.training.batches.dataset import Pair
 from tacit.training.batches.views import Augment
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.gradients.losses import per_example
+from tacit.training.individual import PrivateCosts
 from tacit.training.isolation.checking import check_model, check_sound
 from tacit.training.isolation.confinement import THREADS
 from tacit.training.parallel.distributed import process_group_of
@@ -275,6 +276,16 @@ class Trainer:
     def private_diagnostics(self) -> PrivateDiagnostics | None:
         """Loss and clipped share of the last batch, without noise: for the curator, never to be published."""
         return self._run.diagnostics
+
+    @property
+    def private_costs(self) -> PrivateCosts:
+        """What each example has spent, with ``Plan(accounting="individual")``: for the curator alone."""
+        individual = self._run.state.core.individual
+        if individual is None:
+            raise InvalidValue(
+                "plan.accounting", "worst-case", "'individual'", "In this run the plan's ε is that of all."
+            )
+        return individual.costs
 
     def _take(self, parts: Iterable[Pair]) -> None:
         self._run.take(parts)

@@ -1,0 +1,190 @@
+"""Individual accounting: each example pays for what it adds, leaves in time, and pays for nobody else."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from contract import training_cases as tc
+from contract.registry import REGISTRY, check_audit
+from tacit import accounting, events
+from tacit.errors import InvalidValue
+from tacit.training import Plan, Quantile, Trainer
+from tacit.training.individual import Individual
+from training.test_trainer import quiet  # noqa: F401
+
+LENGTHS = torch.tensor([0.0, 0.1, 0.5, 1.0, 7.0, math.nan])
+
+
+SIX: dict[str, Any] = {
+    "population": 6, "batch_size": 6, "steps": 2, "delta": 1e-5, "noise_multiplier": 1.0,
+    "accounting": "individual",
+}  # fmt: skip
+
+
+class Slope(nn.Module):
+    """One weight for each example, along which its gradient points."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(rows))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows @ self.weight
+
+
+def rows_of(lengths: torch.Tensor) -> torch.Tensor:
+    return torch.diag(lengths.nan_to_num(0.0)).masked_fill(torch.diag(lengths.isnan()), math.nan)
+
+
+def run(lengths: torch.Tensor = LENGTHS, dataset: Any = None, **changes: Any) -> tuple[Trainer, np.ndarray]:
+    """A run in which all rows are seen in every step, and by how much each step moved each coordinate."""
+    facts: dict[str, Any] = {
+        "population": len(lengths), "batch_size": len(lengths), "steps": 6, "delta": 1e-5,
+        "noise_multiplier": 1.0, "accounting": "individual", "participations": 2, **changes,
+    }  # fmt: skip
+    model = Slope(len(lengths))
+    optimizer = torch.optim.SGD(model.parameters(), lr=float(facts["batch_size"]))
+    places = [np.zeros(len(lengths))]
+    trainer = Trainer(
+        model, lambda outputs, targets: outputs, optimizer, Plan(**facts), progress=False, random_state=1,
+        callbacks=[lambda progress: places.append(model.weight.detach().numpy().copy())],
+    )  # fmt: skip
+    trainer.fit((rows_of(lengths), torch.zeros(len(lengths))) if dataset is None else dataset)
+    return trainer, -np.diff(places, axis=0)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_each_example_adds_as_much_as_its_budget_pays_for() -> None:
+    trainer, moved = run()
+    assert moved[:, 0] == pytest.approx(0)
+    assert moved[:, 1] == pytest.approx(0.1, rel=1e-5)
+    assert moved[:, 2] == pytest.approx(0.5, rel=1e-5)
+    for always_clipped in (3, 4):
+        assert moved[:, always_clipped] == pytest.approx([1, 1, 0, 0, 0, 0], rel=1e-5)
+    assert (moved[:, 5] == 0).all()
+    costs = trainer.private_costs
+    assert costs.spent == pytest.approx([0, 0.06, 1.5, 2, 2, 0], rel=1e-3)
+    assert (costs.spent >= [0, 0.06, 1.5, 2, 2, 0]).all()
+    assert costs.left.tolist() == [False, False, False, True, True, False]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_the_squares_of_what_is_added_stay_within_the_budget_for_any_lengths() -> None:
+    lengths = torch.rand(40, generator=torch.Generator().manual_seed(2)) * 1.5
+    for clipping in ("flat", "automatic", "per-layer"):
+        trainer, moved = run(lengths, clipping=clipping, steps=12, participations=3)
+        added = (moved**2).sum(axis=0)
+        assert added.max() <= 3 + 1e-6
+        assert added.max() > 2.5
+        assert (trainer.private_costs.spent >= added - 1e-6).all()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_small_physical_batches_and_data_sets_charge_the_same_rows() -> None:
+    whole, _ = run(LENGTHS[:5])
+    dataset = TensorDataset(rows_of(LENGTHS[:5]), torch.zeros(5))
+    for given in (dataset, (rows_of(LENGTHS[:5]), torch.zeros(5))):
+        model = Slope(5)
+        plan = Plan(
+            population=5, batch_size=5, steps=6, delta=1e-5, noise_multiplier=1.0, accounting="individual",
+            participations=2,
+        )  # fmt: skip
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        trainer = Trainer(
+            model, lambda outputs, targets: outputs, optimizer, plan, progress=False, physical_batch=2,
+            random_state=1,
+        )  # fmt: skip
+        assert trainer.fit(given).private_costs.spent == pytest.approx(whole.private_costs.spent)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_row_pays_only_in_the_steps_that_see_it() -> None:
+    for sampling in ("shuffle", "cyclic", "poisson"):
+        trainer, moved = run(torch.ones(30), batch_size=10, steps=12, participations=4, sampling=sampling)
+        seen = (moved > 0.5).sum(axis=0)
+        assert trainer.private_costs.spent == pytest.approx(seen, rel=1e-3)
+        assert seen.max() <= 4
+        if sampling != "poisson":
+            assert (seen == 4).all()
+
+
+def test_the_run_is_one_release_with_noise_for_the_budget() -> None:
+    facts: dict[str, Any] = {
+        "population": 1000, "batch_size": 1000, "steps": 50, "delta": 1e-5, "epsilon": 1.0,
+    }  # fmt: skip
+    plan = Plan(**facts, accounting="individual", participations=10)
+    assert plan.event == events.Gaussian(plan.noise_multiplier)
+    assert plan.spent <= 1
+    assert plan.step_noise == pytest.approx(plan.noise_multiplier * math.sqrt(10))
+    worst = Plan(**facts)
+    assert plan.step_noise == pytest.approx(worst.step_noise / math.sqrt(5), rel=1e-3)
+    everybody = Plan(**facts, accounting="individual")
+    assert everybody.participations == 50
+    assert everybody.step_noise == pytest.approx(worst.step_noise, rel=1e-3)
+    assert plan.event_of(5) == events.Gaussian(plan.noise_multiplier * math.sqrt(2) * (1 - 2**-53))
+    both = Plan(
+        **{**facts, "batch_size": 100}, accounting="individual", participations=2, noise="correlated",
+        sampling="cyclic",
+    )  # fmt: skip
+    norm = math.hypot(*both.correlation.coefficients)
+    assert both.step_noise == pytest.approx(both.noise_multiplier * math.sqrt(2) * norm)
+
+
+def test_the_curator_sees_each_examples_own_epsilon() -> None:
+    trainer, _ = run()
+    own = trainer.private_costs.epsilon()
+    assert own[0] == own[5] == 0
+    assert own[3] == own[4] == pytest.approx(trainer.guarantee.epsilon, rel=1e-6)
+    exact = accounting.epsilon(events.Gaussian(math.sqrt(2 / 1.5)), 1e-5)
+    assert exact <= own[2] <= 1.01 * exact
+    plain = Plan(population=6, batch_size=6, steps=2, delta=1e-5, noise_multiplier=1.0)
+    optimizer = torch.optim.SGD(trainer.model.parameters(), lr=1.0)
+    with pytest.raises(InvalidValue, match="'individual'"):
+        _ = Trainer(trainer.model, nn.MSELoss(), optimizer, plain).private_costs
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"charge": "epoch"}, "charged at once"),
+        ({"clipping": Quantile()}, "has one clip_norm"),
+        ({"participations": 0}, "participations"),
+        ({"accounting": "worst-case"}, "left out in worst-case"),
+    ],
+)
+def test_what_it_does_not_cover_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        run(**changes)
+
+
+def test_neither_checkpoints_nor_loops_of_ones_own(tmp_path: Path) -> None:
+    plan = Plan(**SIX)
+    for options in ({}, {"checkpoint": tmp_path / "run"}):
+        model = Slope(6)
+        trainer = Trainer(model, nn.MSELoss(), torch.optim.SGD(model.parameters()), plan, **options)
+        with pytest.raises(InvalidValue, match="kept in no file"):
+            next(trainer.batches((torch.eye(6), torch.zeros(6))))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", list(tc.INDIVIDUAL))
+def test_an_example_that_leaves_one_step_late_is_found(name: str) -> None:
+    with tc.one_thread(), pytest.raises(AssertionError, match=r"claims ε = .*, but ε ≥"):
+        check_audit(REGISTRY[name], tc.making(tc.TRAINING[name], late=1.0), seed=2)
+
+
+def test_more_examples_than_were_drawn_are_refused() -> None:
+    plan = Plan(**SIX)
+    rule = Individual(plan.rule, plan)
+    rule.begin(6, lambda step: np.arange(3))(0)
+    rule.next_batch()
+    with pytest.raises(Exception, match="more examples than were drawn"):
+        rule.next_rows(4)
