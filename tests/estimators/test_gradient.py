@@ -189,6 +189,50 @@ def test_audit_gaussian(pair, relation, middle, monkeypatch):
     assert audited(place, *pair, first, 2000, 8, audit.gaussian, rule).contradicts(4.0)
 
 
+def test_individual_rows_add_what_they_can_pay_for():
+    """The squared norms of what each row adds stay within its budget, whatever its gradients are."""
+    rng = np.random.default_rng(4)
+    x, y = unit_rows(rng, 60, 3) * rng.uniform(0, 1, (60, 1)), rng.choice([0.0, 1.0], (60, 1))
+    for counted in (1.0, rng.uniform(0, 1, (60, 1))):
+        spent, added = gradient.Spent(Logistic(), 0.5, 2), np.zeros(60)
+        for _ in range(40):
+            weights = rng.normal(size=(3, 1)) * 3
+            able = spent.paid(0, weights, x, y, counted)
+            slope = Logistic().slope(x @ weights, y)
+            norms = np.minimum(np.linalg.norm(x, axis=1) * np.abs(slope[:, 0]), 0.5) * np.reshape(counted, -1)
+            added += np.square(norms * able[:, 0])
+        assert added.max() <= 2 * 0.5**2
+        assert added.max() > 1.9 * 0.5**2
+        assert (added < 0.1).any()
+
+
+def test_individual_rows_are_one_release():
+    place = NoisyGradients(task(Logistic(), 4), Gradient(steps=40, participations=10))
+    plain = NoisyGradients(task(Logistic(), 4), Gradient(steps=10))
+    assert isinstance(place.event, events.Gaussian)
+    assert accounting.epsilon(place.event, 1e-6) <= 1.0
+    assert accounting.epsilon(place.event, 1e-6) == pytest.approx(1.0, rel=1e-5)
+    assert place._mechanism.event.noise_multiplier == plain._mechanism.event.noise_multiplier
+    for options in ({"sampling_rate": 0.5}, {"participations": 0}):
+        with pytest.raises(InvalidValue, match="participations"):
+            NoisyGradients(task(Logistic(), 4), Gradient(**{"participations": 3, **options}))
+    with pytest.raises(InvalidValue, match="δ = 0"):
+        NoisyGradients(task(Logistic(), 4, delta=0.0), Gradient(participations=3))
+
+
+def test_audit_individual(monkeypatch):
+    """A twin in which a row leaves one step late is caught."""
+    options = {**BARE, "steps": 2, "clip_norm": 0.5, "learning_rate": 1e-3, "participations": 1}
+    place = NoisyGradients(task(Logistic(), 1, 4.0, 1e-5, rows=1), Gradient(**options))
+    result = audited(place, *OUTLIER, first, 3000, 7, audit.gaussian, audit.Fixed(2.5e-4))
+    assert 1.0 < result.epsilon < 4.0
+    sound = gradient.Spent.__init__
+    late_by_one = lambda self, *facts: sound(self, *facts[:2], facts[2] + 1)  # noqa: E731
+    monkeypatch.setattr(gradient.Spent, "__init__", late_by_one)
+    late = audited(place, *OUTLIER, first, 3000, 8, audit.gaussian, audit.Fixed(5e-4))
+    assert late.contradicts(4.0)
+
+
 def test_audit_pure(monkeypatch):
     options = {**BARE, "clip_norm": 0.5}
     place = NoisyGradients(task(Logistic(), 1, 2.0, 0.0, rows=1), Gradient(**options))

@@ -37,6 +37,7 @@ from tacit.estimators import (
     blocks,
 )
 from tacit.estimators.blocks import TableRows
+from tacit.estimators.linear import noise
 from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.synthetic.base import Synthesizer
 from tacit.randomness import Source
@@ -341,6 +342,13 @@ class TestCharge:
                 with pytest.raises(BudgetExceeded):
                     from_table(files["parquet"], name, poor)
             assert not poor.entries()
+
+    def test_individual_accounting_needs_rows_in_memory(self, ledger: Ledger) -> None:
+        own = LogisticRegression(1.0, 1e-6, population=50, noise=noise.Gradient(participations=3), **LABELS)
+        opened = tables.open(rows(), schema=SCHEMA, ledger=ledger)
+        with opened as table, pytest.raises(InvalidValue, match="sums and counts"):
+            own.fit_table(table, "ill")
+        assert not ledger.entries()
 
     def test_what_the_engine_says_is_withheld(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

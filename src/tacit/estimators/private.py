@@ -316,9 +316,13 @@ class PrivateEstimator(Telling):
             None if weights is None else given.column("sample_weight", weights, len(matrix)),
         )
 
+    def _fits_tables(self) -> bool:
+        """Whether the model, with its parameters, needs no more of the rows than sums over blocks."""
+        return self.fits_tables
+
     def _require_tables(self) -> None:
         """Refuse to fit to a table where the model needs more of the rows than sums over blocks."""
-        if not self.fits_tables:
+        if not self._fits_tables():
             needed = "an estimator that fits from sums and counts"
             advice = "Read the rows with tacit.data.reading.private_rows, and use fit."
             raise InvalidValue("estimator", type(self).__name__, needed, advice)

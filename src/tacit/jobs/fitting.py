@@ -127,7 +127,7 @@ class FitJob(Job):
             assumptions = (*assumptions, SPLIT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CannotLearn)  # it was told of already
-            if self.estimator.fits_tables and self.test is None:
+            if self.estimator._fits_tables() and self.test is None:
                 with ExitStack() as passes:
                     self.estimator.fit_blocks(
                         maker.features, lambda: self._blocks(say, passes), assumptions=assumptions

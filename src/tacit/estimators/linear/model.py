@@ -116,6 +116,10 @@ class LinearModel(PrivateEstimator):
             raise InvalidValue("sample_weight", "given", needed)
         return self._fit_taken(self._taken(X, y, units, sample_weight))
 
+    def _fits_tables(self) -> bool:
+        """Not with individual accounting, which has to know the rows again in every pass."""
+        return getattr(self._noise(), "participations", None) is None
+
     def _residuals(self) -> bool:
         """Whether standard errors come with the statistics."""
         return bool(getattr(self._noise(), "residuals", False))
