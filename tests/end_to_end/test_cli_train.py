@@ -514,8 +514,13 @@ def test_stopped_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(mine, other, rtol=0, atol=0)
 
 
-def begun(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, **changed: str) -> None:
-    """A run stopped after a step, with its checkpoint in run.safetensors."""
+def begun(
+    run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, entries: int = 3, **changed: str
+) -> None:
+    """A run stopped after a step, with its checkpoint in run.safetensors.
+
+    It has three entries: it was charged, a block was claimed, and the rest of the block given back.
+    """
     original = Trainer._take
 
     def stop(self: Trainer, parts: Any) -> None:
@@ -525,7 +530,7 @@ def begun(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, **changed: str
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_take", stop)
         stopped = train(run, "--checkpoint", "run.safetensors", *words, **changed)
-    assert (stopped.code, charges()) == (130, 3)  # charged, a block claimed, the rest of it given back
+    assert (stopped.code, charges()) == (130, entries)
 
 
 RESUME = ("--checkpoint", "run.safetensors", "--resume")
@@ -572,7 +577,8 @@ def test_a_run_goes_on_with_what_it_was_started_with(run: Run, monkeypatch: pyte
         ("label", "other", "mlp run"), ("seed", "1", "left out"), ("inputs", "y", "left out"),
         ("epochs", "4", "5.0"), ("batch-size", "40", "80"), ("classes", "4", "3"), ("epsilon", "2", "3.0"),
         ("delta", "1e-6", "1e-05"), ("population", "500", "400"), ("architecture", "cnn", "mlp"),
-        ("dataset", "elsewhere", "default"), ("size", "12", "left out"),
+        ("dataset", "elsewhere", "default"), ("size", "12", "left out"), ("bands", "2", "left out"),
+        ("noise", "correlated", "independent"),
     ],
 )  # fmt: skip
 def test_another_option_than_the_run_was_started_with_is_refused(
@@ -681,6 +687,17 @@ def test_every_setting_is_used_and_a_seed_repeats(run: Run) -> None:
     assert "0.5 at first" in said["clipping"]
     assert said["a step sees"] == "one random part of the epoch's examples, about 80"
     assert "SEEDED" in run("inspect", "model.safetensors").good().out
+
+
+def test_correlated_noise_is_trained_with_and_gone_on_with(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--noise", "correlated", "--bands", "3")
+    begun(run, monkeypatch, *words, entries=2)  # an epoch is claimed whole
+    train(run, *RESUME, *words).good()
+    said = dict(load("model.safetensors").run)
+    assert said["a step sees"] == "one part of the examples, about 80, the same in every epoch"
+    assert said["noise on the sum"].endswith("less what 3 steps take back of each other's")
+    wrong = train(run, "--noise", "correlated", "--sampling", "poisson", out="b.safetensors")
+    assert (wrong.code, "sampling must be 'cyclic' or 'ordered'" in wrong.err) == (2, True)
 
 
 def test_replace_one_takes_the_number_of_examples_as_public(run: Run) -> None:
