@@ -20,6 +20,7 @@ from tacit import _validate
 from tacit._writing import write
 from tacit.errors import InvalidValue, TacitError
 from tacit.jobs import testing
+from tacit.jobs.attacking import row_scores
 from tacit.jobs.files import spare
 from tacit.jobs.fitting import declared_target
 from tacit.jobs.job import Say, silent
@@ -33,7 +34,7 @@ Place = str | os.PathLike[str]
 MAIN = ("auroc", "accuracy", "r2")
 """The first of these that a model has is its utility."""
 ATTACKED = 5000
-"""At most so many rows of each side are attacked."""
+"""At most so many rows of each side, drawn at random, are attacked."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,7 @@ def _measured(
     model: Any, rows: _Rows, others: _Rows, maker: Any, groups: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     """The name of the utility, and the figures of a fit."""
-    from tacit.attacks import MembershipScores, loss_threshold, signal
-    from tacit.data.given import places
+    from tacit.attacks import MembershipScores
     from tacit.evaluation import evaluate
     from tacit.report.membership import Tradeoff
 
@@ -191,12 +191,8 @@ def _measured(
     figure = next(name for name in MAIN if name in found.figures)
 
     def scores(side: _Rows) -> Any:
-        part = slice(ATTACKED)
-        if not hasattr(model, "predict_proba"):
-            truth = np.asarray(side.targets[part], dtype=float)
-            return loss_threshold((model.predict(side.matrix[part]) - truth) ** 2)
-        where = places(side.targets[part], list(model.classes_))
-        return signal(model.predict_proba(side.matrix[part])[where >= 0], where[where >= 0])
+        few = np.random.default_rng(0).permutation(len(side.targets))[:ATTACKED]  # files may be sorted
+        return row_scores(model, side.matrix[few], np.asarray(side.targets)[few])[0]
 
     attack = MembershipScores.of(scores(rows), scores(others))
     by = "accuracy" if "accuracy" in found.figures else figure
@@ -205,6 +201,6 @@ def _measured(
         "utility": float(found.figures[figure] or 0.0),
         "attack_auroc": attack.auroc,
         "members_found": attack.found(0.01).rate,
-        "allowed": Tradeoff.of(model.guarantee_).power(0.01),
+        "allowed": Tradeoff.of_membership(model.guarantee_).power(0.01),
         "gaps": gaps,
     }
