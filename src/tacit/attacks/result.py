@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 class Found:
     """What an attack finds at a threshold that at most a share ``allowed`` of the others reach.
 
+    Between equal scores a draw decides that knows nothing of membership, as it would for an adversary.
     ``low`` and ``high`` enclose the share of members that the best threshold with a false-alarm rate of at
     most ``allowed`` finds among all members, not only among these.
     """
@@ -107,6 +108,17 @@ class MembershipScores:
         found, false = hits / hits[-1], alarms / alarms[-1]
         return np.concatenate([[0.0], false]), np.concatenate([[0.0], found])
 
+    @cached_property
+    def untied(self) -> Array:
+        """The places of the scores in rising order, equal ones in an order that is drawn at random.
+
+        The draw is the same every time, and does not look at who is a member.
+        """
+        drawn = np.random.default_rng(0).random(self.scores.size)
+        places = np.empty(self.scores.size)
+        places[np.lexsort((drawn, self.scores))] = np.arange(self.scores.size)
+        return places
+
     def found(self, allowed: float, *, confidence: float = 0.95) -> Found:
         """What is found where at most a share ``allowed`` of the others is taken for members.
 
@@ -118,11 +130,10 @@ class MembershipScores:
         """
         share = float(_validate.non_negative("allowed", allowed))
         level = _validate.open_probability("confidence", confidence)
-        false, hits = self.roc
         members = int(self.is_member.sum())
         others = self.scores.size - members
-        place = int(np.searchsorted(false, share + 1e-12, side="right")) - 1
-        number, alarms = round(hits[place] * members), round(false[place] * others)
+        alarms = min(int(np.floor(share * others + 1e-9)), others)
+        number = self._beyond(alarms)
         side = (1 - level) / 10
         few, many = self._above(share, 4 * side)
         high = float(rate_bound(many, members, side))
@@ -132,15 +143,18 @@ class MembershipScores:
     def _above(self, share: float, side: float) -> tuple[int, int]:
         """How many members surely, and how many possibly, reach a threshold of this false-alarm rate.
 
-        With U₁ ≤ … ≤ Uₙ the ordered false-alarm rates of the others' n scores, equal scores being ordered by
-        a draw, P[U_k ≤ share] = P[Binomial(n, share) ≥ k]. A threshold just above the k-th highest score has
-        a rate of at most U_k; a threshold at it, or below, has a rate of at least U_k.
+        The false-alarm rate of a threshold at the k-th highest of the others' n scores is the k-th smallest
+        of n uniform numbers: it is at most ``share`` with the probability P[Binomial(n, share) ≥ k].
         """
-        ours = np.sort(self.scores[self.is_member])
-        theirs = -np.sort(-self.scores[~self.is_member])
-        reached = binom.sf(np.arange(theirs.size), theirs.size, min(share, 1.0))  # at k − 1: P[U_k ≤ share]
-        surely, possibly = int((reached >= 1 - side).sum()), int((reached > side).sum())
-        few = 0 if surely == 0 else ours.size - np.searchsorted(ours, theirs[surely - 1], side="right")
-        if possibly == theirs.size:
-            return int(few), ours.size
-        return int(few), int(ours.size - np.searchsorted(ours, theirs[possibly], side="right"))
+        alarms = binom(int((~self.is_member).sum()), min(share, 1.0))
+        surely, possibly = max(int(alarms.ppf(side)), 0), max(int(alarms.isf(side)), 0)
+        return 0 if surely == 0 else self._beyond(surely - 1), self._beyond(possibly)
+
+    @cached_property
+    def _sides(self) -> tuple[Array, Array]:
+        return self.untied[self.is_member], np.sort(self.untied[~self.is_member])
+
+    def _beyond(self, alarms: int) -> int:
+        """How many members score higher than all others but so many of them."""
+        ours, theirs = self._sides
+        return ours.size if alarms >= theirs.size else int((ours > theirs[-1 - alarms]).sum())

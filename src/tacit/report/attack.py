@@ -98,7 +98,7 @@ def roc_figure(scores: MembershipScores, guarantee: Guarantee | None = None) -> 
         bound = Tradeoff.of_membership(guarantee)
         axes.plot(line, [bound.power(each) for each in line], color="#009E73", linewidth=2.0,
                   label="the most that the guarantee allows")  # fmt: skip
-    false, found = scores.roc
+    false, found = type(scores)(scores.untied, scores.is_member).roc
     axes.step(false, found, where="post", color="#D55E00", linewidth=2.2,
               label=f"this attack, AUROC {scores.auroc:.3f}")  # fmt: skip
     percent_axis(axes, "x")
@@ -145,7 +145,7 @@ def verdict(scores: MembershipScores, guarantee: Guarantee | None = None) -> str
         )
     return (
         f"This attack did not tell members from others: {figures}. From so many rows, a share of "
-        f"{percent_up(one.high)} and an AUROC of {high:.2f} cannot be ruled out, and a stronger attack may "
+        f"{percent_up(one.high)} and an AUROC of {high:.3f} cannot be ruled out, and a stronger attack may "
         "find more."
     )
 
