@@ -98,6 +98,8 @@ def test_private_rows_are_refused(study: Path, run: Any) -> None:
     assert refused.code == 2
     assert "public" in refused.err
     assert "numbers" in run(*words, "--epsilon", "much", "--public").err
+    words[2] = words[1]
+    assert "other rows" in run(*words, "--epsilon", "1", "--public").err
     with pytest.raises(TacitError):
         jobs.compare(study / "absent.csv", study / "test.csv", schema=study / "schema.toml", target="y",
                      models=["logistic"], epsilons=[1.0], public=True)  # fmt: skip

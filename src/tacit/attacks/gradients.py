@@ -56,6 +56,12 @@ def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
 
     A model in training mode updates buffers in every forward pass, and draws its dropout from the global
     generator of PyTorch. Here the draws come from ``seed``; buffers and generator are put back afterwards.
+
+    >>> layer = nn.BatchNorm1d(1)
+    >>> with undisturbed(layer, seed=0):
+    ...     _ = layer(torch.tensor([[1.0], [3.0]]))
+    >>> float(layer.running_mean)
+    0.0
     """
     kept = [each.detach().clone() for each in model.buffers()]
     with torch.random.fork_rng(devices=[]):

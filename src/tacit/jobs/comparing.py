@@ -102,9 +102,9 @@ def compare(
     """Fit ``models`` (names of :data:`tacit.estimators.ESTIMATORS`) to ``source`` at each of ``epsilons``.
 
     Each fit is measured on ``test``: AUROC, accuracy or r², the same by the groups of ``groups_by``, and a
-    membership attack that tells the rows of ``source`` from those of ``test`` (:func:`attack`). Models that
-    can be fitted without noise are, for comparison. ``seeds`` is how many fits there are of each kind. The
-    page is written to ``out``.
+    membership attack that tells the rows of ``source`` from those of ``test`` (:func:`attack`), which have to
+    be other rows of the same kind. Models that can be fitted without noise are, for comparison. ``seeds`` is
+    how many fits there are of each kind. The page is written to ``out``.
 
     ``public=True`` states that all rows are public. Nothing is charged and nothing here is private: noise is
     seeded, so that a comparison can be repeated.
@@ -131,6 +131,9 @@ def compare(
     groups = testing.declared(groups_by, known)
     declared = {name: declared_target(name, maker) for name in names}
     rows, others = (_read(each, known, maker, groups, delimiter) for each in (source, test))
+    if rows.digest == others.digest:
+        advice = "Name rows that no model is fitted to: on the same rows an attack finds nothing."
+        raise InvalidValue("test=", os.fspath(test), "a file with other rows than the first", advice)
     fits: list[Measured] = []
     figure = ""
     for name in names:
@@ -156,6 +159,7 @@ class _Rows:
     matrix: Any
     targets: Any
     labels: dict[str, tuple[Any, Sequence[Any]]]
+    digest: str
 
 
 def _read(source: Place, known: Any, maker: Any, groups: Sequence[str], delimiter: str | None) -> _Rows:
@@ -173,7 +177,8 @@ def _read(source: Place, known: Any, maker: Any, groups: Sequence[str], delimite
     for name in groups:
         by = type(maker)(plain, target=name)
         labels[name] = (by.target_values(frame), list(by.classes or ()))
-    return _Rows(maker.fit(frame).transform(frame), maker.target_values(frame), labels)
+    matrix = maker.fit(frame).transform(frame)
+    return _Rows(matrix, maker.target_values(frame), labels, testing.digest(frame, maker))
 
 
 def _measured(
