@@ -66,6 +66,52 @@ def test_noise_hides_the_image_but_not_always_the_label() -> None:
     assert sum(wrong) >= 10
 
 
+def test_a_small_gradient_is_inverted_as_well() -> None:
+    """A model that is nearly right sends tiny gradients: they hide nothing."""
+    model, (image, label) = network(), picture()
+
+    def tiny(outputs: Tensor, targets: Tensor) -> Tensor:
+        return 1e-4 * LOSS(outputs, targets)
+
+    seen = gradients.gradients_of(model, tiny, image, label)
+    for method in ("dlg", "idlg"):
+        found = gradients.invert_gradients(model, tiny, seen, image.shape, method=method, steps=30)
+        assert gradients.psnr(found.inputs, image) > 25
+
+
+def test_the_model_and_the_random_state_stay_as_they_are() -> None:
+    """Batch normalisation and dropout in training mode, a frozen layer, and a part in another mode."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Dropout(0.1),
+        nn.Linear(144, 16), nn.Sigmoid(), nn.Linear(16, 4),
+    )  # fmt: skip
+    model[0].weight.requires_grad_(False)  # type: ignore[union-attr]
+    model[3].eval()
+    image, label = picture()
+    seen = gradients.gradients_of(model, LOSS, image, label)
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    drawn = torch.get_rng_state()
+    for method in ("dlg", "geiping"):
+        gradients.invert_gradients(model, LOSS, seen, image.shape, method=method, steps=2)
+    gan.GanAdversary((1, 8, 8), victim=0, fake=2).observe(model, steps=2, batch_size=4)
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert [each.training for each in model] == [True, True, True, False, True, True, True]
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.03, 3.0])
+def test_labels_of_a_batch_that_was_clipped_or_summed(scale: float) -> None:
+    model = network()
+    images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        for weight in model[-1].parameters():  # type: ignore[union-attr]
+            weight.mul_(0.02)
+    for labels in ([0, 1, 3], [1, 1, 2], [3, 3, 3]):
+        seen = gradients.gradients_of(model, LOSS, images, torch.tensor(labels))
+        scaled = [scale * each for each in seen]
+        assert gradients.infer_labels(scaled, batch_size=3).tolist() == labels
+
+
 def test_labels_of_a_batch() -> None:
     model = network()
     images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(2))

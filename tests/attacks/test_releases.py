@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import expit
 from sklearn.linear_model import LinearRegression as Plain
 from sklearn.linear_model import LogisticRegression as PlainLogistic
 from sklearn.tree import DecisionTreeClassifier
@@ -93,6 +95,51 @@ def test_a_stranger_is_not_found() -> None:
     assert attacks.scoreboard({999: (5.0, 1.0)}, records).record is None
 
 
+def test_a_day_that_is_not_known_does_not_protect_everybody() -> None:
+    generator = np.random.default_rng(9)
+    records: list[Any] = people(100, generator)
+    known = dict(list(records[7].items())[:6])
+    assert attacks.scoreboard(known, records).record == 7
+    first = next(iter(known))
+    records[3][first] = (math.nan, None)
+    unsure = {**known, first: (known[first][0], None)}
+    assert attacks.scoreboard(unsure, records).record == 7
+
+
+def test_missing_values_of_pandas_are_not_known() -> None:
+    table = pd.DataFrame({"sex": ["f", "m", None], "year": pd.array([1962, pd.NA, 1990], dtype="Int64")})
+    known = pd.DataFrame({"sex": ["f", "m"], "year": pd.array([pd.NA, 1990], dtype="Int64")})
+    assert attacks.link(known.astype(object), table.astype(object)).tolist() == [0, -1]
+
+
+def test_saturated_answers_give_no_equations() -> None:
+    """Probabilities that were rounded to 0 and 1 made wrong weights; the others alone give the right ones."""
+    weights = np.array([40.0, -25.0])
+
+    def answer(rows: np.ndarray) -> np.ndarray:
+        odds = rows @ weights - 3
+        return np.column_stack([expit(-odds), expit(odds)])
+
+    copy = attacks.solve_linear(answer, features=2, kind="probability", lower=-3, upper=3, questions=200)
+    assert np.allclose(copy.weights, weights, rtol=0.05)
+    with pytest.raises(InvalidValue, match="lower="):
+        attacks.solve_linear(answer, features=2, kind="probability", lower=90, upper=99, questions=50)
+
+
+def test_inversion_of_steps_and_within_bounds() -> None:
+    """Within a leaf no probe changes the score; the attack probes farther, and never asks outside."""
+    asked = []
+
+    def score(rows: np.ndarray) -> np.ndarray:
+        asked.append(rows)
+        return np.floor(4 * rows.mean(axis=1))
+
+    found = attacks.invert(score, np.full(3, -0.4), steps=100)
+    assert found.score >= 3
+    assert min(rows.min() for rows in asked) >= 0
+    assert max(rows.max() for rows in asked) <= 1
+
+
 def test_linked_rows_are_unique_ones() -> None:
     table = np.array([["f", 30, "x"], ["f", 31, "x"], ["m", 30, "y"], ["m", 30, "z"]], dtype=object)
     known = np.array([["f", 31, None], ["m", 30, math.nan], ["m", 30, "z"], ["m", 99, "z"]], dtype=object)
@@ -171,7 +218,10 @@ def test_an_attribute_is_inferred_from_the_answers() -> None:
             lambda rows: np.zeros(len(rows)), PlainLogistic(), lambda n, rng: rng.random((n, 1)), questions=40
         ),
         lambda: attacks.infer_attribute(lambda rows: rows, [[1.0]], [0], column=1, values=[0, 1]),
+        lambda: attacks.infer_attribute(lambda rows: rows, [[1.0]], ["a"], column=0, values=[0, 1]),
+        lambda: attacks.infer_attribute(lambda rows: rows, [[1.0]], [1], column=0, values=[0, 1]),
         lambda: attacks.invert(lambda rows: [1.0, 2.0], [0.5]),
+        lambda: attacks.invert(lambda rows: [1.0], [0.5], lower=1.0, upper=1.0),
     ],
 )
 def test_what_is_refused(call: Any) -> None:

@@ -48,7 +48,7 @@ def test_a_page_for_the_privacy_officer(study: Path, run: Any) -> None:
     out = study / "attack.html"
     told = run("attack", study / "income.tacit", "--members", study / "in.csv", "--others", study / "out.csv",
                "--out", out)  # fmt: skip
-    assert "AUROC 0." in told
+    assert "the AUROC is 0." in " ".join(told.split())
     assert "most allowed by ε" in told
     page = out.read_text()
     assert "for the curator alone" in page
@@ -88,6 +88,73 @@ def test_files_that_hold_no_predictions(tmp_path: Path, run: Any) -> None:
     for name, word in expected.items():
         file = tmp_path / f"{name}.csv"
         assert word in run("attack", "--members", file, "--others", file, code=2)
+
+
+def written(path: Path, header: str, rows: Any) -> Path:
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def test_columns_that_are_no_classes_are_refused(tmp_path: Path, run: Any) -> None:
+    """An attack that took an identifier, or logits, for probabilities would find nothing."""
+    generator = np.random.default_rng(5)
+    kinds = {
+        "number,yes,no": ("adds up to 1", lambda p: (0.5, p, 1 - p)),
+        "id,yes,no": ("[0, 1]", lambda p: (int(1e6 * p), p, 1 - p)),
+        "yes,no": ("[0, 1]", lambda p: (np.log(p) + 3, np.log(1 - p))),
+        "confidence": ("two classes", lambda p: (p,)),
+    }
+    for header, (word, row) in kinds.items():
+        files = [
+            written(tmp_path / f"{name}.csv", header, [row(p) for p in generator.uniform(low, 0.99, 50)])
+            for name, low in (("in", 0.9), ("out", 0.1))
+        ]
+        assert word in run("attack", "--members", files[0], "--others", files[1], code=2), header
+
+
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path, run: Any) -> None:
+    rows = [(0.9, 0.1, "yes"), (0.4, 0.6, "no")]
+    labelled = written(tmp_path / "a.csv", "yes,no,label", rows)
+    bare = written(tmp_path / "b.csv", "yes,no", [row[:2] for row in rows])
+    same = written(tmp_path / "c.csv", "yes,no,label", rows[::-1])
+    ragged = written(tmp_path / "d.csv", "yes,no,label", [*rows, (0.9, 0.1, "yes", 7)])
+    latin = tmp_path / "e.csv"
+    latin.write_bytes("yes,no,label\n0.9,0.1,\xe9\n".encode("latin-1"))
+    expected = {bare: "columns of --members", same: "other rows", ragged: "shape", latin: "UTF-8"}
+    for other, word in expected.items():
+        told = " ".join(run("attack", "--members", labelled, "--others", other, code=2).split())
+        assert word in told
+
+
+def test_predictions_without_probabilities(tmp_path: Path, run: Any) -> None:
+    """Squared errors of numbers, agreement of words; another delimiter and a mark of byte order are read."""
+    generator = np.random.default_rng(6)
+    expected = {"numbers": "the squared error", "words": "whether the prediction is right"}
+    for kind in expected:
+        for name, error in (("in", 0.1), ("out", 1.0)):
+            truth = generator.normal(size=200)
+            told = truth + error * generator.normal(size=200)
+            if kind == "words":
+                truth, told = (np.where(each > 0, "yes", "no") for each in (truth, told))
+            lines = [f"{a};{b}" for a, b in zip(told, truth, strict=True)]
+            (tmp_path / f"{name}.csv").write_text("\ufeffprediction;label\n" + "\n".join(lines))
+        found = json.loads(run("attack", "--members", tmp_path / "in.csv", "--others", tmp_path / "out.csv",
+                               "--delimiter", ";", "--format", "json"))  # fmt: skip
+        assert found["auroc"] > 0.55
+        assert found["signal"] == expected[kind]
+
+
+def test_members_in_both_files(study: Path, run: Any, tmp_path: Path) -> None:
+    """The same rows in another order are refused; some rows in both files are counted."""
+    rows = pd.read_csv(study / "in.csv")
+    rows[::-1].to_csv(tmp_path / "again.csv", index=False)
+    rows[:300].to_csv(tmp_path / "some.csv", index=False)
+    model = study / "income.tacit"
+    told = run("attack", model, "--members", study / "in.csv", "--others", tmp_path / "again.csv", code=2)
+    assert "--others" in told
+    found = json.loads(run("attack", model, "--members", study / "in.csv", "--others", tmp_path / "some.csv",
+                           "--format", "json"))  # fmt: skip
+    assert found["shared"] == 300
 
 
 def test_an_audit_of_scores(tmp_path: Path, run: Any) -> None:

@@ -80,6 +80,17 @@ def test_regression_and_the_table(study: Path, run: Any) -> None:
     assert "most allowed" in outcome.out
 
 
+def test_a_target_that_is_missing_is_not_attacked(study: Path, run: Any) -> None:
+    rows = pd.read_csv(study / "train.csv")
+    rows.loc[[0, 5], "z"] = math.nan
+    rows.to_csv(study / "holes.csv", index=False)
+    outcome = run(
+        "compare", str(study / "holes.csv"), str(study / "test.csv"), "--schema", str(study / "schema.toml"),
+        "--target", "z", "--model", "linear", "--epsilon", "1", "--seeds", "1", "--public",
+    )  # fmt: skip
+    assert "r2" in outcome.good().out
+
+
 def test_private_rows_are_refused(study: Path, run: Any) -> None:
     words = ["compare", str(study / "train.csv"), str(study / "test.csv"), "--schema",
              str(study / "schema.toml"), "--target", "y", "--model", "logistic"]  # fmt: skip
@@ -87,6 +98,8 @@ def test_private_rows_are_refused(study: Path, run: Any) -> None:
     assert refused.code == 2
     assert "public" in refused.err
     assert "numbers" in run(*words, "--epsilon", "much", "--public").err
+    words[2] = words[1]
+    assert "other rows" in run(*words, "--epsilon", "1", "--public").err
     with pytest.raises(TacitError):
         jobs.compare(study / "absent.csv", study / "test.csv", schema=study / "schema.toml", target="y",
                      models=["logistic"], epsilons=[1.0], public=True)  # fmt: skip

@@ -798,3 +798,15 @@ def test_a_run_goes_on_with_a_free_test(
     told = train(run, *RESUME, *dry, "--test", "test.npz", "--test-public")
     assert told.code == 0, told.err
     assert Path("model.safetensors").exists() == (not dry)
+
+
+def test_a_network_is_attacked(run: Run) -> None:
+    """A network of images: the files have no columns, and the scores no schema."""
+    train(run, epochs="1").good()
+    words = ("attack", "model.safetensors", "--members", "data.npz", "--others")
+    found = run(*words, "test.npz", "--format", "json").good().json
+    assert found["found"][0]["members"] == 400
+    assert found["found"][0]["others"] == 300
+    assert found["shared"] == 0
+    assert 0.3 < found["auroc"] < 0.7
+    assert "--others" in run(*words, "data.npz").err

@@ -21,6 +21,7 @@ __all__ = ["Distilled", "LinearCopy", "distil", "solve_linear"]
 
 Array = NDArray[np.float64]
 _LEAST = 1e-15
+"""A probability this close to 0 was rounded, and its logarithm says little about the weights."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def solve_linear(
     ``kind`` is ``"regression"``, where ``answer(rows)`` gives numbers, or ``"probability"``, where it gives
     class probabilities (rows, classes), whose log-ratios are linear in the features. Rows are drawn
     uniformly between ``lower`` and ``upper``; features + 1 of them suffice for exact answers, and
-    more average rounding or noise out.
+    more average rounding or noise out. Answers with a probability of 0 or 1 give no equation and are left
+    out; where too few others remain, the attack is refused with the advice to ask elsewhere.
 
     >>> copy = solve_linear(lambda rows: rows @ [2.0, -1.0] + 0.5, features=2, kind="regression")
     >>> copy.weights.round(6).tolist(), copy.intercepts.round(6).tolist(), copy.questions
@@ -67,14 +69,20 @@ def solve_linear(
     low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (width,)) for end in (lower, upper))
     rows = generator.uniform(low, high, size=(asked, width))
     told = np.asarray(answer(rows), dtype=np.float64)
-    if told.shape[0] != asked or told.ndim > 2 or not np.isfinite(told).all():
+    if told.ndim not in (1, 2) or told.shape[0] != asked or not np.isfinite(told).all():
         raise InvalidValue("answers", told.shape, f"finite numbers, one row for each of {asked} questions")
     if how == "probability":
         if told.ndim != 2 or told.shape[1] < 2:
             raise InvalidValue("answers", told.shape, "probabilities of two classes or more in each row")
-        logs = np.log(np.clip(told, _LEAST, None))
+        usable = (told > _LEAST).all(axis=1)
+        if usable.sum() <= width:
+            needed = f"{width + 1} answers or more with no probability of 0 or 1"
+            advice = "Ask nearer to the model's border, with other lower= and upper=, or ask more questions."
+            raise InvalidValue("answers", int(usable.sum()), needed, advice)
+        rows, logs = rows[usable], np.log(told[usable])
         told = logs[:, 1:] - logs[:, :1]
-    solved, *_ = np.linalg.lstsq(np.column_stack([rows, np.ones(asked)]), told.reshape(asked, -1), rcond=None)
+    equations = np.column_stack([rows, np.ones(len(rows))])
+    solved, *_ = np.linalg.lstsq(equations, told.reshape(len(rows), -1), rcond=None)
     return LinearCopy(np.asarray(solved[:-1].T, dtype=float), np.asarray(solved[-1], dtype=float), asked)
 
 

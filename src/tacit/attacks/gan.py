@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit import _validate
+from tacit.attacks.gradients import undisturbed
 
 __all__ = ["GanAdversary", "small_generator"]
 
@@ -74,14 +75,15 @@ class GanAdversary:
         """Train the generator against the shared ``model``, which stays as it is; returns its last loss."""
         loss = torch.zeros(())
         score: Callable[[Tensor, Tensor], Tensor] = nn.CrossEntropyLoss()
-        for _ in range(_validate.count("steps", steps, 1)):
-            images = self.generator(self._drawn(batch_size))
-            wanted = torch.full((batch_size,), self.victim)
-            loss = score(model(images), wanted)
-            found = torch.autograd.grad(loss, tuple(self.generator.parameters()))
-            for weight, gradient in zip(self.generator.parameters(), found, strict=True):
-                weight.grad = gradient
-            self._optimizer.step()
+        with undisturbed(model, self._random.initial_seed()):
+            for _ in range(_validate.count("steps", steps, 1)):
+                images = self.generator(self._drawn(batch_size))
+                wanted = torch.full((batch_size,), self.victim)
+                loss = score(model(images), wanted)
+                found = torch.autograd.grad(loss, tuple(self.generator.parameters()))
+                for weight, gradient in zip(self.generator.parameters(), found, strict=True):
+                    weight.grad = gradient
+                self._optimizer.step()
         return float(loss.detach())
 
     def poison(self, count: int) -> tuple[Tensor, Tensor]:

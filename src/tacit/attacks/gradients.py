@@ -7,7 +7,8 @@ get just that: the model, its loss and the gradients, never the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,26 +18,68 @@ from torch import Tensor, nn
 from tacit import _validate
 from tacit.errors import InvalidValue
 
-__all__ = ["GradientInversion", "as_gradients", "gradients_of", "infer_labels", "invert_gradients", "psnr"]
+__all__ = [
+    "GradientInversion",
+    "as_gradients",
+    "gradients_of",
+    "infer_labels",
+    "invert_gradients",
+    "psnr",
+    "undisturbed",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 _CHECKED = 25
 """Every so many steps of descent the best distance is looked at."""
+_UNSCALED = 0.2
+"""A gradient of more examples than classes is taken as a mean that was not clipped if its estimated scale
+is above this; the estimate is too small there, by a factor of about three."""
 
 
 @dataclass(frozen=True)
 class GradientInversion:
-    """Inputs and labels that were reconstructed, and how far their gradient is from the one that was seen."""
+    """Inputs and labels that were reconstructed, and how far their gradient is from the one that was seen.
+
+    ``distance`` is the squared distance divided by the squared length of the gradient that was seen; for the
+    method ``"geiping"`` it is one minus the cosine of the angle between both.
+    """
 
     inputs: Tensor
     labels: Tensor
     distance: float
 
 
+@contextmanager
+def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
+    """A block that asks ``model`` and leaves it as it was, down to the statistics of batch normalisation.
+
+    A model in training mode updates buffers in every forward pass, and draws its dropout from the global
+    generator of PyTorch. Here the draws come from ``seed``; buffers and generator are put back afterwards.
+
+    >>> layer = nn.BatchNorm1d(1)
+    >>> with undisturbed(layer, seed=0):
+    ...     _ = layer(torch.tensor([[1.0], [3.0]]))
+    >>> float(layer.running_mean)
+    0.0
+    """
+    kept = [each.detach().clone() for each in model.buffers()]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for each, before in zip(model.buffers(), kept, strict=True):
+                    each.copy_(before)
+
+
 def gradients_of(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-    """What a participant would send: the gradient of ``loss(model(inputs), targets)`` for each parameter."""
-    found = torch.autograd.grad(loss(model(inputs), targets), tuple(model.parameters()))
+    """What a participant would send: the gradient of ``loss(model(inputs), targets)``.
+
+    There is one for each parameter that is trained. Frozen ones, with ``requires_grad=False``, have none.
+    """
+    found = torch.autograd.grad(loss(model(inputs), targets), _trained(model))
     return tuple(each.detach() for each in found)
 
 
@@ -55,8 +98,13 @@ def infer_labels(gradients: Sequence[Tensor], *, batch_size: int) -> Tensor:
 
     The gradient of the last bias is the mean over the batch of (softmax − one-hot): the row of a class that
     is absent has a positive entry. For one example the label is the only negative one (iDLG; Zhao, Mopuri
-    and Bilen 2020); for more, every negative entry is a label, and the most negative ones are taken again
-    until the batch is full. Clipping keeps the signs, so labels leak where images no longer do.
+    and Bilen 2020); for more, every negative entry is a label. Each label found adds its share of a one-hot
+    vector back, and the most negative entry is the next one, until the batch is full.
+
+    Clipping, a sum in place of a mean, or a model that is sure already, multiply the gradient by an unknown
+    scale. It is estimated as if the model gave all classes the same probability: then the negative entries
+    add up to −scale·(1 − their number / classes). Signs do not depend on the scale, so labels leak where
+    images no longer do.
     """
     count = _validate.count("batch_size", batch_size, 1)
     last = gradients[-1]
@@ -64,13 +112,14 @@ def infer_labels(gradients: Sequence[Tensor], *, batch_size: int) -> Tensor:
         advice = "The last parameter of the model has to be the bias of its last layer."
         raise InvalidValue("gradients", tuple(last.shape), "those of a last bias, a vector", advice)
     left = last.detach().double().clone()
+    one = _scale(left, count) / count
     found = [place for place in left.argsort().tolist() if left[place] < 0][:count]
     for place in found:
-        left[place] += 1.0 / count
+        left[place] += one
     while len(found) < count:
         place = int(left.argmin())
         found.append(place)
-        left[place] += 1.0 / count
+        left[place] += one
     return torch.tensor(sorted(found))
 
 
@@ -104,25 +153,25 @@ def invert_gradients(
         minimised by Adam on the signs, within [lower, upper] (Geiping et al. 2020); this one survives deeper
         networks and a clipped gradient.
 
-    ``labels`` may be given where they are known. The best of ``restarts`` is returned. The model is put into
-    the mode it was in, and its parameters are not changed.
+    ``labels`` may be given where they are known. The best of ``restarts`` is returned. The model is used in
+    the mode it is in; its parameters, its buffers and the global random state stay as they are.
     """
     how = _validate.choice("method", method, ("dlg", "idlg", "geiping"))
     count = _validate.count("examples in shape", shape[0], 1)
     seen = tuple(each.detach() for each in gradients)
-    weights = tuple(model.parameters())
+    weights = _trained(model)
     if [each.shape for each in seen] != [each.shape for each in weights]:
-        raise InvalidValue("gradients", len(seen), "one for each parameter of the model, of its shape")
+        needed = "one for each trained parameter of the model, of its shape"
+        raise InvalidValue("gradients", len(seen), needed)
     told = labels
     if how != "dlg" and told is None:
         told = infer_labels(seen, batch_size=count)
     generator = torch.Generator().manual_seed(_validate.count("seed", seed))
     tried: list[GradientInversion] = []
-    was_training = model.training
-    try:
+    with undisturbed(model, seed):
         for _ in range(_validate.count("restarts", restarts, 1)):
             start = torch.rand(tuple(shape), generator=generator, dtype=weights[0].dtype)
-            start = lower + (upper - lower) * start
+            start = (lower + (upper - lower) * start).to(weights[0].device)
             if how == "geiping" and told is not None:
                 total = 600 if steps is None else _validate.count("steps", steps, 1)
                 ends = (lower, upper)
@@ -130,8 +179,6 @@ def invert_gradients(
             else:
                 total = 100 if steps is None else _validate.count("steps", steps, 1)
                 tried.append(_by_distance(model, loss, seen, start, told, total, generator, progress))
-    finally:
-        model.train(was_training)
     return min(tried, key=lambda each: each.distance)
 
 
@@ -143,6 +190,19 @@ def psnr(image: Tensor, truth: Tensor, *, span: float = 1.0) -> float:
     """
     error = float(((image.double() - truth.double()) ** 2).mean())
     return float("inf") if error == 0 else float(10 * torch.log10(torch.tensor(span**2 / error)).item())
+
+
+def _trained(model: nn.Module) -> tuple[nn.Parameter, ...]:
+    return tuple(each for each in model.parameters() if each.requires_grad)
+
+
+def _scale(bias: Tensor, count: int) -> float:
+    """By what a gradient of the last bias seems to be multiplied; 1 where it cannot be told."""
+    negative = bias[bias < 0]
+    if not 0 < len(negative) < len(bias):
+        return 1.0
+    found = -float(negative.sum()) / (1 - len(negative) / len(bias))
+    return 1.0 if count > len(bias) and found > _UNSCALED else found
 
 
 def _by_distance(
@@ -160,14 +220,16 @@ def _by_distance(
     soft: Tensor | None = None
     if labels is None:
         classes = model(guess.detach()).shape[1]
-        soft = torch.randn(len(start), classes, generator=generator, dtype=start.dtype).requires_grad_(True)
+        drawn = torch.randn(len(start), classes, generator=generator, dtype=start.dtype)
+        soft = drawn.to(start.device).requires_grad_(True)
         variables.append(soft)
+    length = float(torch.stack([(each.double() ** 2).sum() for each in seen]).sum()) or 1.0
     optimizer = torch.optim.LBFGS(variables, lr=1.0, max_iter=4, line_search_fn="strong_wolfe")
 
-    def distance() -> Tensor:
+    def distance() -> Tensor:  # relative, so that a small gradient does not look like one that was reached
         told: Any = labels if soft is None else soft.softmax(dim=1)
-        made = torch.autograd.grad(loss(model(guess), told), tuple(model.parameters()), create_graph=True)
-        return torch.stack([((a - b) ** 2).sum() for a, b in zip(made, seen, strict=True)]).sum()
+        made = torch.autograd.grad(loss(model(guess), told), _trained(model), create_graph=True)
+        return torch.stack([((a - b) ** 2).sum() / length for a, b in zip(made, seen, strict=True)]).sum()
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -176,19 +238,20 @@ def _by_distance(
         return found
 
     reached = float("inf")
-    kept = start
+    kept, kept_labels = start, labels
     for step in range(steps):
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         now = float(distance().detach())
         if now < reached:
             reached, kept = now, guess.detach().clone()
+            kept_labels = labels if soft is None else soft.detach().argmax(dim=1)
         if progress is not None:
             progress(step + 1)
         if not now < float("inf") or now < 1e-12:
             break
-    if soft is not None:
-        return GradientInversion(kept, soft.detach().argmax(dim=1), reached)
-    return GradientInversion(kept, torch.as_tensor(labels), reached)
+    if kept_labels is None:
+        kept_labels = torch.zeros(len(start), dtype=torch.long)
+    return GradientInversion(kept, kept_labels, reached)
 
 
 def _by_angle(
@@ -208,7 +271,7 @@ def _by_angle(
     length = torch.sqrt(torch.stack([(each**2).sum() for each in seen]).sum()).clamp_min(1e-30)
     reached, kept = float("inf"), start
     for step in range(steps):
-        made = torch.autograd.grad(loss(model(guess), labels), tuple(model.parameters()), create_graph=True)
+        made = torch.autograd.grad(loss(model(guess), labels), _trained(model), create_graph=True)
         dot = torch.stack([(a * b).sum() for a, b in zip(made, seen, strict=True)]).sum()
         own = torch.sqrt(torch.stack([(a**2).sum() for a in made]).sum()).clamp_min(1e-30)
         angle = 1 - dot / (own * length)

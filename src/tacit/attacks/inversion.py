@@ -49,27 +49,36 @@ def invert(
     probability of a class. With ``gradient(row)``, its gradient at one input, the attack is one of the white
     box; without it, the gradient is estimated from ``probes`` pairs of random directions (a black box).
     ``process`` is applied to the input after each step, for instance to smooth an image. Steps have length
-    ``rate``, falling to a tenth of it; the best input seen is returned.
+    ``rate``, falling to a tenth of it; the best input seen is returned. The model is asked about inputs
+    within [lower, upper] alone. Where no probe changes the score, as within a leaf of a tree, the next step
+    probes twice as far.
 
     >>> found = invert(lambda rows: -((rows - 0.3) ** 2).sum(axis=1), [0.9, 0.1], steps=100)
     >>> found.input.round(1).tolist()
     [0.3, 0.3]
     """
+    if not lower < upper:
+        raise InvalidValue("upper", upper, f"above lower={lower}")
     point = np.asarray(start, dtype=np.float64).ravel()
     if not np.isfinite(point).all() or not point.size:
         raise InvalidValue("start", point.shape, "finite numbers")
     total, pairs = _validate.count("steps", steps, 1), _validate.count("probes", probes, 1)
     size = _validate.positive("rate", rate)
     generator = np.random.default_rng(_validate.count("seed", seed))
-    width = 1e-2 * (upper - lower)
+    width, widest = 1e-2 * (upper - lower), (upper - lower) / 2
+    point = np.clip(point, lower, upper)
     best, highest, asked = point, _one(score, point), 1
     for step in range(total):
         if gradient is None:
             ways = generator.choice([-1.0, 1.0], size=(pairs, point.size))
-            up = np.asarray(score(point + width * ways), dtype=np.float64)
-            down = np.asarray(score(point - width * ways), dtype=np.float64)
-            slope = (up - down) @ ways / (2 * width * pairs)
+            up = np.asarray(score(np.clip(point + width * ways, lower, upper)), dtype=np.float64)
+            down = np.asarray(score(np.clip(point - width * ways, lower, upper)), dtype=np.float64)
+            risen = np.subtract(up, down, where=np.isfinite(up) & np.isfinite(down), out=np.zeros_like(up))
+            slope = risen @ ways / (2 * width * pairs)
             asked += 2 * pairs
+            if not slope.any():
+                width = min(2 * width, widest)
+                continue
         else:
             slope = np.asarray(gradient(point), dtype=np.float64).ravel()
         length = float(np.linalg.norm(slope))
@@ -106,8 +115,9 @@ def infer_attribute(
     """
     known, told = np.asarray(rows, dtype=np.float64), np.asarray(labels)
     candidates = np.asarray(values, dtype=np.float64).ravel()
-    if known.ndim != 2 or told.shape != (len(known),):
-        raise InvalidValue("labels", told.shape, f"one for each of {len(known)} rows")
+    if known.ndim != 2 or told.shape != (len(known),) or told.dtype.kind not in "iu":
+        needed = f"the place of the true class for each of {len(known)} rows"
+        raise InvalidValue("labels", f"{told.dtype} of shape {told.shape}", needed)
     place = _validate.count("column", column)
     if place >= known.shape[1] or candidates.size < 2:
         raise InvalidValue("values", candidates.size, "two or more, of a column that the rows have")
@@ -119,6 +129,10 @@ def infer_attribute(
         guess = known.copy()
         guess[:, place] = value
         table = np.asarray(probabilities(guess), dtype=np.float64)
+        fits = table.ndim == 2 and 0 <= told.min() <= told.max() < table.shape[1]
+        if not fits or not np.isfinite(table).all():
+            needed = "finite, of shape (rows, classes), with a column for every label"
+            raise InvalidValue("probabilities", table.shape, needed)
         likely[:, which] = share[which] * table[np.arange(len(known)), told]
     return np.asarray(likely.argmax(axis=1))
 

@@ -35,7 +35,12 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _LEAST = 1e-12
-"""Probabilities are kept this far from 0 and 1."""
+"""Probabilities that are divided by, or that an attack model sees, are kept this far from 0 and 1."""
+_TINY = 1e-30
+"""The least probability in a scaled logit. Networks that learned an example by heart leave far less than
+1e-12 to the other classes, and how much less tells members apart."""
+_ROUNDED = 1e-3
+"""Probabilities of an example may add up to 1 but for this much per class: saved ones are rounded."""
 _LEAST_SPREAD = 1e-6
 """No standard deviation of signals is taken to be smaller."""
 
@@ -43,30 +48,42 @@ _LEAST_SPREAD = 1e-6
 def signal(probabilities: ArrayLike, labels: ArrayLike | None = None) -> Array:
     """One number per example from predicted ``probabilities`` (examples, classes).
 
-    With ``labels``, the place of the true class of each example, the scaled logit of its probability;
-    without them, that of the largest probability. Probabilities of one class alone may be given as a vector.
+    With ``labels``, the place of the true class of each example, the scaled logit of its probability,
+    ln p − ln(sum over the other classes); without them, that of the largest probability. Probabilities of one
+    class alone may be given as a vector. Numbers outside of [0, 1], and rows that do not add up to 1, are
+    refused: logits and columns that are no classes would make a weak attack that looks like protection.
 
     >>> signal([[0.9, 0.1], [0.5, 0.5]], [0, 1]).round(3).tolist()
     [2.197, 0.0]
+    >>> signal([[1.0, 1e-20]], [0]).round(1).tolist()
+    [46.1]
     """
     table = np.asarray(probabilities, dtype=np.float64)
     if table.ndim not in (1, 2) or not table.size:
         raise InvalidValue("probabilities", table.shape, "of shape (examples, classes)")
+    if not np.isfinite(table).all():
+        raise InvalidValue("probabilities", "NaN or infinite", "finite")
+    if (table < 0).any() or (table > 1 + _ROUNDED).any():
+        advice = "Turn logits into probabilities first, by a softmax."
+        raise InvalidValue("probabilities", "negative or above 1", "in [0, 1]", advice)
     if table.ndim == 1:
-        chosen = table
-    elif labels is None:
-        chosen = table.max(axis=1)
+        return np.asarray(np.log(np.maximum(table, _TINY)) - np.log(np.maximum(1 - table, _TINY)))
+    if (np.abs(table.sum(axis=1) - 1) > min(_ROUNDED * table.shape[1], 0.05)).any():
+        needed = "such that each row adds up to 1"
+        advice = "Give one column for each class of the model, and no other column."
+        raise InvalidValue("probabilities", "rows with another sum", needed, advice)
+    if labels is None:
+        places = table.argmax(axis=1)
     else:
         places = np.asarray(labels)
         if places.shape != (len(table),) or places.dtype.kind not in "iu":
             raise InvalidValue("labels", places.shape, "the place of the true class, one per example")
         if places.min() < 0 or places.max() >= table.shape[1]:
             raise InvalidValue("labels", "outside of the classes", f"0 to {table.shape[1] - 1}")
-        chosen = table[np.arange(len(table)), places]
-    if not np.isfinite(chosen).all():
-        raise InvalidValue("probabilities", "NaN or infinite", "finite")
-    kept = np.clip(chosen, _LEAST, 1 - _LEAST)
-    return np.asarray(np.log(kept) - np.log1p(-kept))
+    own = np.arange(len(table)), places
+    others = table.copy()
+    others[own] = 0.0
+    return np.asarray(np.log(np.maximum(table[own], _TINY)) - np.log(np.maximum(others.sum(axis=1), _TINY)))
 
 
 def loss_threshold(losses: ArrayLike) -> Array:
@@ -135,6 +152,7 @@ def lira(
     the example it lies (``"offline"``, which needs no model with it).
     ``variance`` is ``"each"``, estimated for every example, or ``"fixed"``, one for all of them, which is
     better where there are few shadow models (16 of them: 7.0 % against 2.4 % found at 0.1 % false alarms).
+    ``"each"`` needs every example in two shadow models or more, and outside of two.
 
     >>> rng = np.random.default_rng(1)
     >>> inside = rng.random((16, 200)) < 0.5
@@ -174,22 +192,30 @@ def rmia(
     kind, none of them in the attacked model (``population``, ``population_shadows``). The score of x is the
     share of z for which [p(x | model) / p(x)] ÷ [p(z | model) / p(z)] is at least ``ratio``, p(x) being the
     mean over shadow models: over those with and those without x (``mode="online"``), or, from those without
-    it alone, ½·((1 + a)·p + 1 − a) with a = ``offline_share``.
+    it alone, ½·((1 + a)·p + 1 − a) with a = ``offline_share``, which lies in [0, 1]. No shadow model was
+    fitted to the population, so that p(z) is found from them in the same way. Examples with an equal share
+    are ordered by p(x | model) / p(x), which moves a score by less than 1 / len(population).
     """
     seen, rest, mask = _signals(target, shadows, inside)
     others, their = _table("population", population, 1), _table("population_shadows", population_shadows, 2)
     if their.shape[1] != others.size:
         raise InvalidValue("population_shadows", their.shape, f"(models, {others.size})")
+    given = {"target": seen, "shadows": rest, "population": others, "population_shadows": their}
+    for name, each in given.items():
+        if (each < 0).any() or (each > 1 + _ROUNDED).any():
+            raise InvalidValue(name, "negative or above 1", "probabilities of the true class, in (0, 1]")
     _validate.positive("ratio", ratio)
+    known = _validate.probability("offline_share", offline_share)
     online = _validate.choice("mode", mode, ("online", "offline")) == "online"
-    outside = _mean(rest, ~mask)
+    usual, usual_others = _mean(rest, ~mask), their.mean(axis=0)
     if online:
-        usual = (outside + _mean(rest, mask)) / 2
+        usual = (usual + _mean(rest, mask)) / 2
     else:
-        usual = ((1 + offline_share) * outside + 1 - offline_share) / 2
+        usual, usual_others = (((1 + known) * each + 1 - known) / 2 for each in (usual, usual_others))
     ours = seen / np.maximum(usual, _LEAST)
-    theirs = np.sort(others / np.maximum(their.mean(axis=0), _LEAST))
-    return np.searchsorted(theirs, ours / ratio, side="right") / theirs.size
+    theirs = np.sort(others / np.maximum(usual_others, _LEAST))
+    beaten = np.searchsorted(theirs, ours / ratio, side="right")
+    return np.asarray((beaten + ours / (1 + ours)) / (theirs.size + 1))
 
 
 def shadow_attack(
@@ -207,7 +233,8 @@ def shadow_attack(
     true classes; ``shadow_features`` (rows, classes), ``shadow_labels`` and ``inside`` are all predictions
     of all shadow models below each other, and whether the row was a member. Per class, ``attack_model``, by
     default scikit-learn's logistic regression, is fitted to the predictions in falling order and to the
-    true class's probability. A class on which no shadow row is a member, or none is not, scores 0.
+    true class's probability. An example of a class on which all shadow rows, or none, are members scores the
+    share of members among all shadow rows.
     """
     from sklearn.base import clone
     from sklearn.linear_model import LogisticRegression
@@ -218,8 +245,13 @@ def shadow_attack(
     if rows.shape[1] != table.shape[1] or len(rows) != classes.size or len(rows) != member.size:
         needed = "one row with a label and a membership each, of as many classes as the features"
         raise InvalidValue("shadow_features", rows.shape, needed)
+    for name, given, count in (("labels", told, len(table)), ("shadow_labels", classes, len(rows))):
+        whole = given.shape == (count,) and given.dtype.kind in "iu"
+        if not whole or given.min() < 0 or given.max() >= table.shape[1]:
+            needed = "the places of the true classes, one per row"
+            raise InvalidValue(name, f"{given.dtype} of shape {given.shape}", needed)
     model = LogisticRegression(max_iter=1000) if attack_model is None else attack_model
-    scores = np.zeros(len(table))
+    scores = np.full(len(table), member.mean())
     for label in np.unique(told):
         own, shadow = told == label, classes == label
         if len(np.unique(member[shadow])) < 2:
@@ -241,6 +273,9 @@ def _normal(signals: Array, mask: Mask, variance: str) -> tuple[Array, Array]:
     count = mask.sum(axis=0)
     mean = _mean(signals, mask)
     squares = np.where(mask, (signals - mean) ** 2, 0.0).sum(axis=0)
+    if variance == "each" and (count < 2).any():
+        advice = 'Train more shadow models, or use variance="fixed".'
+        raise InvalidValue("inside", "one shadow model for an example", "two or more, in and out", advice)
     if variance == "fixed":
         spread = np.full(mean.shape, np.sqrt(squares.sum() / max((count - 1).clip(0).sum(), 1)))
     else:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
+from scipy.stats import binom, rankdata
 
 from tacit import _validate
 from tacit.audit.bounds import rate_bound
@@ -21,7 +21,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Found:
-    """What an attack finds at a threshold that at most a share ``allowed`` of the others reach."""
+    """What an attack finds at a threshold that at most a share ``allowed`` of the others reach.
+
+    Between equal scores a draw decides that knows nothing of membership, as it would for an adversary.
+    ``low`` and ``high`` enclose the share of members that the best threshold with a false-alarm rate of at
+    most ``allowed`` finds among all members, not only among these.
+    """
 
     allowed: float
     members_found: int
@@ -81,6 +86,18 @@ class MembershipScores:
         members, others = ranks.size, self.scores.size - ranks.size
         return float((ranks.sum() - members * (members + 1) / 2) / (members * others))
 
+    def auroc_interval(self, *, confidence: float = 0.95) -> tuple[float, float]:
+        """An interval for the AUROC among all members and all others.
+
+        It is the interval of Clopper and Pearson for a share of so many trials as the smaller side has
+        scores: the variance of the AUROC is never larger than that of such a share (van Dantzig 1951).
+        """
+        side = (1 - _validate.open_probability("confidence", confidence)) / 2
+        members = int(self.is_member.sum())
+        trials = min(members, self.scores.size - members)
+        low = 1 - float(rate_bound((1 - self.auroc) * trials, trials, side))
+        return low, float(rate_bound(self.auroc * trials, trials, side))
+
     @cached_property
     def roc(self) -> tuple[Array, Array]:
         """(shares of false alarms, shares of members found) at every threshold, from none to all."""
@@ -91,19 +108,53 @@ class MembershipScores:
         found, false = hits / hits[-1], alarms / alarms[-1]
         return np.concatenate([[0.0], false]), np.concatenate([[0.0], found])
 
+    @cached_property
+    def untied(self) -> Array:
+        """The places of the scores in rising order, equal ones in an order that is drawn at random.
+
+        The draw is the same every time, and does not look at who is a member.
+        """
+        drawn = np.random.default_rng(0).random(self.scores.size)
+        places = np.empty(self.scores.size)
+        places[np.lexsort((drawn, self.scores))] = np.arange(self.scores.size)
+        return places
+
     def found(self, allowed: float, *, confidence: float = 0.95) -> Found:
         """What is found where at most a share ``allowed`` of the others is taken for members.
 
-        The interval is that of Clopper and Pearson for the share of members found at that threshold.
+        The interval covers the true-positive rate of the best threshold whose false-alarm rate, among all
+        people who are no members, is at most ``allowed``. That threshold is not known: it is enclosed by two
+        order statistics of the others' scores, and the share of members above each of them by the bounds of
+        Clopper and Pearson. Of 1 − ``confidence``, four fifths go to the order statistics. Few others leave a
+        wide interval: of 400, perhaps none lies above the threshold of 0.1 %, so ``low`` is 0 there.
         """
         share = float(_validate.non_negative("allowed", allowed))
         level = _validate.open_probability("confidence", confidence)
-        false, hits = self.roc
         members = int(self.is_member.sum())
         others = self.scores.size - members
-        place = int(np.searchsorted(false, share + 1e-12, side="right")) - 1
-        number, alarms = round(hits[place] * members), round(false[place] * others)
-        side = (1 - level) / 2
-        high = float(rate_bound(number, members, side))
-        low = 1 - float(rate_bound(members - number, members, side))
+        alarms = min(int(np.floor(share * others + 1e-9)), others)
+        number = self._beyond(alarms)
+        side = (1 - level) / 10
+        few, many = self._above(share, 4 * side)
+        high = float(rate_bound(many, members, side))
+        low = 1 - float(rate_bound(members - few, members, side))
         return Found(share, number, members, alarms, others, low, high)
+
+    def _above(self, share: float, side: float) -> tuple[int, int]:
+        """How many members surely, and how many possibly, reach a threshold of this false-alarm rate.
+
+        The false-alarm rate of a threshold at the k-th highest of the others' n scores is the k-th smallest
+        of n uniform numbers: it is at most ``share`` with the probability P[Binomial(n, share) ≥ k].
+        """
+        alarms = binom(int((~self.is_member).sum()), min(share, 1.0))
+        surely, possibly = max(int(alarms.ppf(side)), 0), max(int(alarms.isf(side)), 0)
+        return 0 if surely == 0 else self._beyond(surely - 1), self._beyond(possibly)
+
+    @cached_property
+    def _sides(self) -> tuple[Array, Array]:
+        return self.untied[self.is_member], np.sort(self.untied[~self.is_member])
+
+    def _beyond(self, alarms: int) -> int:
+        """How many members score higher than all others but so many of them."""
+        ours, theirs = self._sides
+        return ours.size if alarms >= theirs.size else int((ours > theirs[-1 - alarms]).sum())

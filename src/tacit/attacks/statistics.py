@@ -16,7 +16,7 @@ from scipy.optimize import linprog, lsq_linear
 from scipy.special import ndtri
 
 from tacit import _validate
-from tacit.errors import BudgetExceeded, InvalidValue
+from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 
 __all__ = ["Averaged", "Reconstructed", "average", "difference", "queries_needed", "reconstruct"]
 
@@ -132,4 +132,6 @@ def _smallest_largest_error(who: Array, told: Array) -> Array:
         b_ub=np.concatenate([told, -told]),
         bounds=[(0.0, 1.0)] * people + [(0.0, None)],
     )
+    if found.x is None:
+        raise TacitError(f"The linear program was not solved: {found.message}", 'Use method="least_squares".')
     return np.asarray(found.x[:people])

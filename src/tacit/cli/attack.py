@@ -33,7 +33,10 @@ def attack(
 
     Without a model, both files are CSV files of predictions of any model: one
     probability per class, in a column of its name, and the true class in the
-    column label, if it is known.
+    column label, if it is known. Of a model without probabilities they have
+    the columns prediction and label alone.
+
+    Both files need rows of the same kind, from the same source and time.
 
     This is for whoever holds the data. The numbers are exact, no guarantee
     covers them, and nothing is charged: do not publish them.
@@ -43,7 +46,8 @@ def attack(
         found = jobs.attack(
             model, members=members, others=others, out=out, overwrite=overwrite, delimiter=delimiter
         )
-    from tacit.report.attack import found_table
+    from tacit.report.attack import found_table, verdict
+    from tacit.report.membership import percent_up
 
     rows = found_table(found.scores, found.guarantee)
     if json:
@@ -52,6 +56,8 @@ def attack(
                 "auroc": found.scores.auroc,
                 "signal": found.signal,
                 "left_out": found.left_out,
+                "shared": found.shared,
+                "verdict": verdict(found.scores, found.guarantee),
                 "found": [
                     {**asdict(each), "rate": each.rate, "allowed_by_guarantee": bound} for each, bound in rows
                 ],
@@ -66,8 +72,13 @@ def attack(
     for each, bound in rows:
         told = [f"{each.allowed:.1%}", f"{each.members_found} of {each.members}", f"{each.rate:.2%}"]
         told.append(f"{each.low:.2%} – {each.high:.2%}")
-        table.add_row(*told, *([] if bound is None else [f"{bound:.2%}"]))
+        table.add_row(*told, *([] if bound is None else [percent_up(bound)]))
     console.print(table)
-    say(console, f"AUROC {found.scores.auroc:.3f}; guessing has 0.5. The attack looks at {found.signal}.")
+    say(console, verdict(found.scores, found.guarantee))
+    say(console, f"The attack looks at {found.signal}, of each row by itself.")
+    if found.left_out:
+        say(console, f"{found.left_out} rows have a target that is not declared, and were left out.")
+    if found.shared:
+        say(console, f"{found.shared} of the other rows equal a row of the members.")
     if found.path is not None:
         say(console, f"Page written to {found.path}: for the curator, not for publication.")

@@ -20,6 +20,7 @@ from tacit import _validate
 from tacit._writing import write
 from tacit.errors import InvalidValue, TacitError
 from tacit.jobs import testing
+from tacit.jobs.attacking import row_scores
 from tacit.jobs.files import spare
 from tacit.jobs.fitting import declared_target
 from tacit.jobs.job import Say, silent
@@ -33,7 +34,7 @@ Place = str | os.PathLike[str]
 MAIN = ("auroc", "accuracy", "r2")
 """The first of these that a model has is its utility."""
 ATTACKED = 5000
-"""At most so many rows of each side are attacked."""
+"""At most so many rows of each side, drawn at random, are attacked."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ def compare(
     """Fit ``models`` (names of :data:`tacit.estimators.ESTIMATORS`) to ``source`` at each of ``epsilons``.
 
     Each fit is measured on ``test``: AUROC, accuracy or r², the same by the groups of ``groups_by``, and a
-    membership attack that tells the rows of ``source`` from those of ``test`` (:func:`attack`). Models that
-    can be fitted without noise are, for comparison. ``seeds`` is how many fits there are of each kind. The
-    page is written to ``out``.
+    membership attack that tells the rows of ``source`` from those of ``test`` (:func:`attack`), which have to
+    be other rows of the same kind. Models that can be fitted without noise are, for comparison. ``seeds`` is
+    how many fits there are of each kind. The page is written to ``out``.
 
     ``public=True`` states that all rows are public. Nothing is charged and nothing here is private: noise is
     seeded, so that a comparison can be repeated.
@@ -130,6 +131,9 @@ def compare(
     groups = testing.declared(groups_by, known)
     declared = {name: declared_target(name, maker) for name in names}
     rows, others = (_read(each, known, maker, groups, delimiter) for each in (source, test))
+    if rows.digest == others.digest:
+        advice = "Name rows that no model is fitted to: on the same rows an attack finds nothing."
+        raise InvalidValue("test=", os.fspath(test), "a file with other rows than the first", advice)
     fits: list[Measured] = []
     figure = ""
     for name in names:
@@ -155,6 +159,7 @@ class _Rows:
     matrix: Any
     targets: Any
     labels: dict[str, tuple[Any, Sequence[Any]]]
+    digest: str
 
 
 def _read(source: Place, known: Any, maker: Any, groups: Sequence[str], delimiter: str | None) -> _Rows:
@@ -172,15 +177,15 @@ def _read(source: Place, known: Any, maker: Any, groups: Sequence[str], delimite
     for name in groups:
         by = type(maker)(plain, target=name)
         labels[name] = (by.target_values(frame), list(by.classes or ()))
-    return _Rows(maker.fit(frame).transform(frame), maker.target_values(frame), labels)
+    matrix = maker.fit(frame).transform(frame)
+    return _Rows(matrix, maker.target_values(frame), labels, testing.digest(frame, maker))
 
 
 def _measured(
     model: Any, rows: _Rows, others: _Rows, maker: Any, groups: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
     """The name of the utility, and the figures of a fit."""
-    from tacit.attacks import MembershipScores, loss_threshold, signal
-    from tacit.data.given import places
+    from tacit.attacks import MembershipScores
     from tacit.evaluation import evaluate
     from tacit.report.membership import Tradeoff
 
@@ -191,12 +196,8 @@ def _measured(
     figure = next(name for name in MAIN if name in found.figures)
 
     def scores(side: _Rows) -> Any:
-        part = slice(ATTACKED)
-        if not hasattr(model, "predict_proba"):
-            truth = np.asarray(side.targets[part], dtype=float)
-            return loss_threshold((model.predict(side.matrix[part]) - truth) ** 2)
-        where = places(side.targets[part], list(model.classes_))
-        return signal(model.predict_proba(side.matrix[part])[where >= 0], where[where >= 0])
+        few = np.random.default_rng(0).permutation(len(side.targets))[:ATTACKED]  # files may be sorted
+        return row_scores(model, side.matrix[few], np.asarray(side.targets)[few])[0]
 
     attack = MembershipScores.of(scores(rows), scores(others))
     by = "accuracy" if "accuracy" in found.figures else figure
@@ -205,6 +206,6 @@ def _measured(
         "utility": float(found.figures[figure] or 0.0),
         "attack_auroc": attack.auroc,
         "members_found": attack.found(0.01).rate,
-        "allowed": Tradeoff.of(model.guarantee_).power(0.01),
+        "allowed": Tradeoff.of_membership(model.guarantee_).power(0.01),
         "gaps": gaps,
     }

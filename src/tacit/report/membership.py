@@ -53,6 +53,18 @@ class Tradeoff:
                 break
         return cls(tuple(found))
 
+    @classmethod
+    def of_membership(cls, guarantee: Guarantee) -> Tradeoff:
+        """What the guarantee implies for an attack on membership: nothing, where it protects labels alone.
+
+        >>> from tacit import events
+        >>> from tacit.relations import Unit
+        >>> labels = Guarantee(1.0, 0.0, events.Pure(1.0), relation="replace_one", unit=Unit(part="label"))
+        >>> Tradeoff.of_membership(labels).power(0.01)
+        1.0
+        """
+        return cls.of(guarantee) if guarantee.unit.part is None else cls(((math.inf, 0.0),))
+
     @property
     def profile(self) -> tuple[tuple[float, float], ...]:
         """The promises by ε, δ above 0."""

@@ -43,7 +43,8 @@ def tradeoff_page(rows: Sequence[Row], figure: str, delta: float, name: str) -> 
             "What an attack finds",
             [
                 "A membership attack looks at each row by itself and guesses whether the model was fitted to "
-                "it. No attack exceeds the dashed line, on average over the noise, by the guarantee alone. "
+                "it. A stronger one, with shadow models, may find more. No attack exceeds the dashed line, "
+                "on average over the noise, by the guarantee alone. "
                 "The shares that were found are of some hundreds or thousands of rows and have the sampling "
                 "error of such shares, so that at small ε one may lie above the line by chance.",
             ],
