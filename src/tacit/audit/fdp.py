@@ -47,9 +47,15 @@ def one_run_fdp(
     counts = checked_guesses(canaries, guesses, correct)
     dlt = _validate.open_probability("delta", delta)
     level = _validate.open_probability("confidence", confidence)
-    mu = refuted_separation(counts["canaries"], counts["guesses"], counts["correct"], 1 - level)
+    total, made = counts["canaries"], counts["guesses"]
+    epsilon, most = (
+        gaussian_epsilon(refuted_separation(total, made, right, 1 - level), dlt)
+        for right in (counts["correct"], made)
+    )
     assumption = f"{GAUSSIAN}, and {FAIR_COINS}"
-    return AuditResult(gaussian_epsilon(mu, dlt), dlt, level, "one_run_fdp", assumption, counts)
+    return AuditResult(
+        epsilon, dlt, level, "one_run_fdp", assumption, counts, most=max(most, epsilon)
+    )
 
 
 def refuted_separation(canaries: int, guesses: int, correct: int, significance: float) -> float:
