@@ -143,13 +143,11 @@ def audit_training(
     results = []
     for _ in range(times):
         included = generator.random(total) < 0.5
-        scores = train(included.copy())
-        results.append(
-            from_canaries(
-                scores, included, rule=rule, method=method, delta=delta, confidence=share, high=high,
-                seed=int(generator.integers(2**63)),
-            )
+        scores, ties = train(included.copy()), int(generator.integers(2**63))
+        found = from_canaries(
+            scores, included, rule=rule, method=method, delta=delta, confidence=share, high=high, seed=ties
         )
+        results.append(found)
     best = max(results, key=lambda each: each.epsilon)
     hypotheses = sum(each.hypotheses for each in results)
     return replace(

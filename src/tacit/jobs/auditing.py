@@ -27,9 +27,7 @@ class About:
     unit: str | None = None
 
 
-def audit_scores(
-    scores_in: Place, scores_out: Place, *, about: About, **options: Any
-) -> audit.AuditResult:
+def audit_scores(scores_in: Place, scores_out: Place, *, about: About, **options: Any) -> audit.AuditResult:
     """:func:`tacit.audit.from_scores` on two files, of runs with and without the unit."""
     inside, outside = _numbers(scores_in), _numbers(scores_out)
     return replace(audit.from_scores(inside, outside, **options), **asdict(about))
