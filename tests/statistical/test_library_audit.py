@@ -86,9 +86,9 @@ says only that nothing was refuted. What the audit is able to find is shown by t
 where a fit spends its ε on many passes or parts of which the last one alone is attacked (descents for δ > 0,
 adaptive least squares, k-means, principal components), and where a run takes so long that there are few.
 “Runs” are those on both neighbours together; where the threshold is chosen on runs, half of them choose it,
-and the other half is counted. The neighbours differ by one row more or less; by a row that is replaced, where the name says so and
-for labels, of which one differs; or by all rows of a person. Some names also say what is wrong with the
-twin (“overspending”, “unpaid”, “less noise”).
+and the other half is counted. The neighbours differ by one row more or less; by a row that is replaced, where
+the name says so and for labels, of which one differs; or by all rows of a person. Some names also say what is
+wrong with the twin (“overspending”, “unpaid”, “less noise”).
 """
 
 
