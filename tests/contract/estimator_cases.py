@@ -3,12 +3,17 @@
 A fit is planned once and carried out many times on the rows, as the skeleton of estimators does after the
 charge. Where noise enters before a minimum is found, it cannot be seen alone: its scale is tested beside each
 place in tests/estimators. The twin here spends a hundred times the ε that it claims.
+
+The neighbours are one row at the bounds, and none. The row draws the weight to its side, and without rows the
+noise is as often on either side: the attack asks for the sign of the weight. For Laplace noise on the weight
+nothing tells more, because each weight on the other side is e^ε times as likely without the row.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,9 +47,8 @@ NOBODY: Data = (np.zeros((0, 1)), np.zeros(0))
 RUNS = 200
 """How often each neighbour is fitted: enough to show an ε of up to 1.8."""
 
-EXCESS = {"exponential": 1e4, "adaptive": 1e4}
-"""How many times its ε the twin spends, if not a hundred times: one row is hard to see among a wide range,
-and where weights are shrunk by the noise."""
+EXCESS = 100.0
+"""How many times its ε the twin spends."""
 SETTINGS: dict[str, Any] = {"input": PLACES["input"](cells=5)}  # type: ignore[call-arg]
 """Settings of a place, where the usual ones take long."""
 
@@ -56,9 +60,13 @@ class Fitting:
     """An estimator as a mechanism: from rows to the weights that it releases."""
 
     def __init__(
-        self, make: Callable[[float], PrivateEstimator], random_state: int | None, spent: float
+        self,
+        make: Callable[[float], PrivateEstimator],
+        random_state: int | None,
+        spent: float,
+        promised: float = 1.0,
     ) -> None:
-        self.estimator, claimed = make(spent), make(1.0)
+        self.estimator, claimed = make(spent), make(promised)
         self.random_state, self.source = random_state, Source(random_state)
         planned = claimed.plan(1)
         self.event, self.noise = planned.event, "seeded" if self.source.seeded else planned.kind
@@ -93,13 +101,29 @@ BAD: dict[str, tuple[Any, ...]] = {
 """Parameters that are refused before anything is charged."""
 
 
-def pair_of(run: Callable[..., np.ndarray]) -> Pair:
-    """One row at the bounds, and none."""
-    return Pair(ONE, NOBODY, np.asarray, run, (RUNS, RUNS), audit.Split(seed=0))
+def positive(weights: np.ndarray) -> np.ndarray:
+    """1 for a weight on the side of the row, and 0 for another."""
+    return (np.asarray(weights) > 0).astype(float)
+
+
+def signs(value: Any, neighbour: Any, runs: int = RUNS) -> Pair:
+    """Fits with a row and without, told apart by the sign of the weight."""
+    return Pair(value, neighbour, positive, fitted_often, (runs, runs), audit.Fixed(0.5))
+
+
+CLAIMING: dict[str, Callable[[float], Case]] = {}
+"""How to make each case for another ε than 1, with neighbours."""
 
 
 def of_estimator(name: str, place: str, audited: bool, delta: float, **params: Any) -> None:
     """Register a fit of one feature."""
+    case = case_of(name, place, delta, 1.0, **params)
+    CLAIMING[case.name] = lambda claimed: case_of(name, place, delta, claimed, **params)
+    register(case if audited else replace(case, pair=None, left_out={**case.left_out, "pair": ELSEWHERE}))
+
+
+def case_of(name: str, place: str, delta: float, claimed: float, **params: Any) -> Case:
+    """A fit of one feature that claims this ε."""
     kind = ESTIMATORS[name]
     given = {"bounds": ([-1], [1]), "population": 1, "fit_intercept": False, **DECLARED[name], **params}
 
@@ -109,24 +133,22 @@ def of_estimator(name: str, place: str, audited: bool, delta: float, **params: A
     def refused(parameter: str, value: Any) -> Any:
         return make(1.0).set_params(**{parameter: value}).fit(*ONE)
 
-    register(
-        Case(
-            name=f"{name}_{place}_{'approximate' if delta else 'pure'}",
-            event=Fitting(make, 1, 1.0).event,
-            delta=delta,
-            make=lambda random_state: Fitting(make, random_state, 1.0),
-            broken=lambda random_state: Fitting(make, random_state, EXCESS.get(place, 100.0)),
-            data=ONE,
-            pair=pair_of(fitted_often) if audited else None,
-            bad_inputs=tuple(
-                (f"{parameter}={value!r}", partial(refused, parameter, value), InvalidValue)
-                for parameter, values in BAD.items()
-                for value in values
-            ),
-            release=fits,
-            covers=frozenset({name, f"{name} with noise at {place}"}),
-            left_out={"noise": HIDDEN} if audited else {"noise": HIDDEN, "pair": ELSEWHERE},
-        )
+    return Case(
+        name=f"{name}_{place}_{'approximate' if delta else 'pure'}",
+        event=Fitting(make, 1, claimed, claimed).event,
+        delta=delta,
+        make=lambda random_state: Fitting(make, random_state, claimed, claimed),
+        broken=lambda random_state: Fitting(make, random_state, EXCESS * claimed, claimed),
+        data=ONE,
+        pair=signs(ONE, NOBODY),
+        bad_inputs=tuple(
+            (f"{parameter}={value!r}", partial(refused, parameter, value), InvalidValue)
+            for parameter, values in BAD.items()
+            for value in values
+        ),
+        release=fits,
+        covers=frozenset({name, f"{name} with noise at {place}"}),
+        left_out={"noise": HIDDEN},
     )
 
 
@@ -194,7 +216,7 @@ def of_purchase(kind: type, delta: float) -> None:
             make=lambda random_state: Buying(kind, delta, random_state, 1.0),
             broken=lambda random_state: Buying(kind, delta, random_state, 100.0),
             data=MANY,
-            pair=pair_of(fitted_often),
+            pair=Pair(ONE, NOBODY, np.asarray, fitted_often, (RUNS, RUNS), audit.Split(seed=0)),
             bad_inputs=tuple(
                 (f"ε = {epsilon!r}", partial(priced, kind, epsilon, delta), InvalidValue) for epsilon in bad
             ),

@@ -26,6 +26,7 @@ from tacit.labels import (
     Response,
     SubsetResponse,
 )
+from tacit.labels.bins import ResponseOnBins, cell_of
 from tacit.labels.prior import ResponseWithPrior
 from tacit.ledger import Ledger
 from tacit.mechanisms import Gaussian
@@ -125,7 +126,8 @@ def chosen(seen: np.ndarray) -> np.ndarray:
 
 def register_classifier(method: str, event: events.Event, *, delta: float = 0.0, **more: Any) -> None:
     hard = method == "lp-1st"
-    rule = audit.Fixed(1.0) if hard else audit.Fixed(0.999) if method != "alibi" else audit.Split(seed=0)
+    rules = {"lp-1st": audit.Fixed(1.0), "prior": audit.Fixed(0.5), "alibi": audit.Split(seed=0)}
+    rule = rules.get(method, audit.Fixed(0.999))
     register(
         Case(
             name=f"labels_{method}_{'gaussian' if delta else 'pure'}",
@@ -185,6 +187,22 @@ register(
     )
 )
 
+class OwnHistogram(Seeing):
+    """A twin that makes the bins of the labels themselves, and pays for the responses alone."""
+
+    def __call__(self, labels: Any) -> np.ndarray:
+        numbers = np.asarray(labels, dtype=float)
+        prior = np.bincount(cell_of(numbers, (0.0, 1.0), 4), minlength=4) / len(numbers)
+        mechanism = ResponseOnBins(0.875, (0.0, 1.0), prior)
+        return mechanism.values[mechanism.respond(numbers, self.source)]
+
+
+def fitted_often(make: Any, label: float, runs: int, seed: int | None) -> np.ndarray:
+    """The response of the only row, in one fit after the other: the bins are those of its own fit."""
+    made = make(seed)
+    return np.array([made([label])[0] for _ in range(runs)])
+
+
 BOUGHT = events.Compose((events.Pure(0.125), events.Pure(0.875)))
 PRIOR = (0.25, 0.25, 0.25, 0.25)
 
@@ -202,18 +220,27 @@ WRONG_NUMBERS = (
     {"prior": "none"}, {"prior": (0.5, -0.5)}, {"random_state": -1},
 )  # fmt: skip
 
-for name, claimed, more in (
-    ("public", events.RandomizedResponse(1.0, 2), {"prior": PRIOR}),
-    ("bought", BOUGHT, {"prior": "dp"}),
-):
+PUBLIC = events.RandomizedResponse(1.0, 2)
+
+for name, claimed, more, broken, pair in (
+    (
+        "public", PUBLIC, {"prior": PRIOR}, regression(1.5, PUBLIC, prior=PRIOR),
+        Pair(1, 0, np.asarray, in_rows, rule=audit.Split(seed=0)),
+    ),
+    (
+        "bought", BOUGHT, {"prior": "dp"},
+        lambda seed: OwnHistogram(regression(1.0, BOUGHT, prior="dp")(seed).estimator, BOUGHT, seed),
+        Pair(1.0, 0.0, np.asarray, fitted_often, (300, 300), audit.Fixed(0.5)),
+    ),
+):  # fmt: skip
     register(
         Case(
             name=f"labels_bins_{name}",
             event=claimed,
             make=regression(1.0, claimed, **more),
-            broken=regression(1.5, claimed, **more),
+            broken=broken,
             data=np.linspace(0, 1, ROWS),
-            pair=Pair(1, 0, np.asarray, in_rows, rule=audit.Split(seed=0)) if name == "public" else None,
+            pair=pair,
             bad_inputs=refused(
                 lambda more=more: LabelPrivateRegressor(
                     WatchingNumbers(), target_bounds=(0.0, 1.0), cells=4, **more
@@ -223,12 +250,7 @@ for name, claimed, more in (
             relation="replace_one",
             unit=LABEL,
             release=fits,
-            left_out={"noise": "responses are compared with their tables in tests/labels"}
-            | (
-                {}
-                if name == "public"
-                else {"pair": "the histogram and the responses have cases of their own"}
-            ),
+            left_out={"noise": "responses are compared with their tables in tests/labels"},
             covers=frozenset({"LabelPrivateRegressor"}),
         )
     )

@@ -1,7 +1,8 @@
 """A release from one side of a split: as private as from the whole table, if no other row decides on a side.
 
 The rows alternate between two kinds. The twin splits by the number of the row: one row more in front moves
-every row to the other side.
+every row to the other side. The neighbours differ by row 3, which is of the kind that is counted, on the
+side where it is counted.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ register(
         make=CountOfASide,
         broken=partial(CountOfASide, by_place=True),
         data=0,
-        pair=Pair(1, 0, np.asarray, run, (20_000, 20_000), audit.Split(seed=0)),
+        pair=Pair(3, 4, np.asarray, run, (20_000, 20_000), audit.Split(seed=0)),
         bad_inputs=(
             ("share 0", lambda: Split.drawn(0.0), InvalidValue),
             ("share 1", lambda: Split.drawn(1.0), InvalidValue),

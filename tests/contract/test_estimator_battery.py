@@ -330,3 +330,18 @@ def test_places_that_do_not_apply_say_so(kind: type, place: str) -> None:
     if place not in LINEAR[kind]:
         with pytest.raises(InvalidValue, match="can be fitted"):
             linear(kind, place).model(0.0).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [
+        ("LinearRegression-adaptive", 1e-8), ("Ridge-adaptive", 1e-8), ("NaiveBayes-histogram", 6e-9),
+        ("NaiveBayes-gaussian", 1.2e-9), ("DecisionTree-noisy gain", 1e-8), ("GradientBoosting-pairs", 1e-8),
+        ("KMeans-tree", 6e-9),
+    ],
+)  # fmt: skip
+def test_what_was_planned_is_carried_out_however_small_epsilon_is(name: str, epsilon: float) -> None:
+    """Laplace noise on many coordinates, of nearly the largest scale there is: no error after the charge."""
+    fit = FITS[name]
+    for more in ({}, {"fit_intercept": False}) if "fit_intercept" in fit.kind().get_params() else ({},):
+        fit.model(0.0, epsilon, random_state=1, **more).fit(X, Y)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from contract.estimator_cases import HIDDEN, RUNS, fitted_often
+from contract.estimator_cases import CLAIMING, HIDDEN, RUNS, fitted_often, signs
 from contract.registry import Case, Pair, register
 from tacit import audit
 from tacit.data.given import real
@@ -47,10 +47,12 @@ def unclipped(kind: type) -> type:
 class Weighing:
     """A weighted fit as a mechanism: from rows, targets and weights to the weight of the one feature."""
 
-    def __init__(self, kind: type, place: str, delta: float, random_state: int | None) -> None:
+    def __init__(
+        self, kind: type, place: str, delta: float, random_state: int | None, epsilon: float = 1.0
+    ) -> None:
         self.estimator = kind(
-            1.0, delta, noise=place, bounds=([-1], [1]), population=1, fit_intercept=False, weight_bound=4.0,
-            **DECLARED.get(kind, DECLARED.get(kind.__base__, {})),
+            epsilon, delta, noise=place, bounds=([-1], [1]), population=1, fit_intercept=False,
+            weight_bound=4.0, **DECLARED.get(kind, DECLARED.get(kind.__base__, {})),
         )  # fmt: skip
         self.random_state, self.source = random_state, Source(random_state)
         planned = self.estimator.plan(1)
@@ -84,29 +86,27 @@ def refused(place: str, name: str, value: Any) -> Any:
     return made.fit(x, y, sample_weight=w)
 
 
-def of_place(place: str, delta: float) -> None:
-    kind = KINDS[place]
-    register(
-        Case(
-            name=f"weighted_{place}_{'approximate' if delta else 'pure'}",
-            event=Weighing(kind, place, delta, 1).event,
-            delta=delta,
-            make=partial(Weighing, kind, place, delta),
-            broken=partial(Weighing, unclipped(kind), place, delta),
-            data=HEAVY,
-            pair=Pair(HEAVY, NOBODY, np.asarray, fitted_often, (RUNS, RUNS), audit.Split(seed=0)),
-            bad_inputs=tuple(
-                (f"weight_bound={value!r}", partial(refused, place, "weight_bound", value), InvalidValue)
-                for value in (0.0, -1.0, math.nan, math.inf, "1", None)
-            ),
-            release=weighed,
-            left_out={"noise": HIDDEN},
-        )
+def of_place(place: str, claimed: float) -> Case:
+    kind, delta = KINDS[place], 1e-3 if place in ("gradient", "statistics") else 0.0
+    return Case(
+        name=f"weighted_{place}_{'approximate' if delta else 'pure'}",
+        event=Weighing(kind, place, delta, 1, claimed).event,
+        delta=delta,
+        make=partial(Weighing, kind, place, delta, epsilon=claimed),
+        broken=partial(Weighing, unclipped(kind), place, delta, epsilon=claimed),
+        data=HEAVY,
+        pair=signs(HEAVY, NOBODY),
+        bad_inputs=tuple(
+            (f"weight_bound={value!r}", partial(refused, place, "weight_bound", value), InvalidValue)
+            for value in (0.0, -1.0, math.nan, math.inf, "1", None)
+        ),
+        release=weighed,
+        left_out={"noise": HIDDEN},
     )
 
 
 for place in KINDS:
-    of_place(place, 1e-3 if place in ("gradient", "statistics") else 0.0)
+    CLAIMING[register(of_place(place, 1.0)).name] = partial(of_place, place)
 
 
 class Counting:

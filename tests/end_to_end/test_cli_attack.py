@@ -164,11 +164,17 @@ def test_an_audit_of_scores(tmp_path: Path, run: Any) -> None:
     words = ["audit", "scores", tmp_path / "in.npy", tmp_path / "out.csv", "--method", "clopper_pearson"]
     told = run(*words, "--threshold", "split", "--claimed", "1", code=3)
     assert "is refuted" in told
-    found = json.loads(run(*words, "--threshold", "1,1.5,2", "--claimed", "50", "--format", "json"))
+    found = json.loads(run(*words, "--threshold", "1,1.5,2", "--claimed", "5", "--format", "json"))
     assert found["hypotheses"] == 3
     assert "consistent" in found["verdict"]
+    assert "cannot judge" in run(*words, "--threshold", "1,1.5,2", "--claimed", "50")
     assert "Missing option" in run(*words, code=2)
     assert "split" in run(*words, "--threshold", "best", code=2)
+    (tmp_path / "empty.csv").write_text("score\n")
+    np.save(tmp_path / "alone.npy", 1.0)
+    for name in ("empty.csv", "alone.npy"):
+        run("audit", "scores", tmp_path / name, tmp_path / "out.csv", "--method", "gaussian",
+            "--threshold", "split", "--delta", "1e-5", code=2)  # fmt: skip
 
 
 def test_an_audit_of_canaries(tmp_path: Path, run: Any) -> None:
@@ -189,12 +195,14 @@ def test_an_audit_stands_on_the_page_of_a_model(study: Path, tmp_path: Path, run
     generator = np.random.default_rng(4)
     for name, middle in (("in", 3), ("out", 0)):
         np.save(tmp_path / f"{name}.npy", generator.normal(middle, 1, 1000))
-    told = run("audit", "scores", tmp_path / "in.npy", tmp_path / "out.npy", "--method", "clopper_pearson",
-               "--threshold", "1.5", "--format", "json")  # fmt: skip
-    (tmp_path / "audit.json").write_text(told)
-    out = tmp_path / "page.html"
-    run("report", study / "income.tacit", "--audit", tmp_path / "audit.json", "--out", out)
-    assert "the claim of ε = 1 is refuted" in out.read_text()
+    words = ["audit", "scores", tmp_path / "in.npy", tmp_path / "out.npy", "--method", "clopper_pearson",
+             "--threshold", "1.5", "--format", "json", "--relation"]  # fmt: skip
+    for relation, said in (("add_remove", "the claim of ε = 1 is refuted"), ("replace_one", "with no claim")):
+        (tmp_path / "audit.json").write_text(run(*words, relation, "--unit", "row"))
+        out = tmp_path / f"{relation}.html"
+        run("report", study / "income.tacit", "--audit", tmp_path / "audit.json", "--out", out)
+        assert said in out.read_text()
+    assert "add_remove" in run(*words, "both", code=2)
     (tmp_path / "odd.json").write_text("[1]")
     (tmp_path / "short.json").write_text('{"epsilon": 1}')
     for file in ("odd.json", "short.json"):

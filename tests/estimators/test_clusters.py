@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -261,3 +262,15 @@ class TestCoreset:
 
     def test_no_weight_at_all(self) -> None:
         assert weighted_centres(np.zeros((2, 2)), np.zeros(2), 3, Source(1)).shape == (3, 2)
+
+
+def test_no_row_makes_fit_predict_raise() -> None:
+    """Rows that are no numbers, or too short, are missing to ``fit``, and to the answers."""
+    rows = [[0.5, 0.1], ["a word", None], [0.2], [math.nan, math.inf], [-0.5, "0.25"]]
+    found = KMeans(1.0, n_clusters=2, bounds=([-1, -1], [1, 1]), random_state=1).fit_predict(rows)
+    assert found.shape == (5,)
+    assert set(found.tolist()) <= {0, 1}
+    plain = np.array([[0.5, 0.1], [-0.5, 0.25]])
+    model = KMeans(1.0, n_clusters=2, bounds=([-1, -1], [1, 1]), random_state=1)
+    assert model.fit_predict(plain).tolist() == model.predict(plain).tolist()
+    assert model.fit_predict(np.zeros((0, 2))).shape == (0,)

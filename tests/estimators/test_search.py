@@ -259,3 +259,17 @@ def test_no_trial_releases_a_model_of_no_rows() -> None:
         totals = [model.fit(X, Y).best_estimator_.class_count_.sum() for model in models]
     assert 1 <= sum(abs(total) < 100 for total in totals) <= 9
     assert all(abs(total) < 100 or abs(total - 2400) < 200 for total in totals)
+
+
+@pytest.mark.parametrize("eta", [1e-7, 1e-80, -1e-90, 5e-324])
+def test_an_eta_whose_probabilities_cannot_be_computed_is_refused_before_the_charge(
+    eta: float, tmp_path: Path
+) -> None:
+    """η/(γ^−η − 1) is a division by zero in the precision with which K is drawn."""
+    with Ledger.open(tmp_path / "study.db", Budget(9.0)) as ledger:
+        with pytest.raises(InvalidValue, match="away from 0"):
+            PrivateSearch(BAYES, GRID, 1.0, trials=3, stopping=eta, ledger=ledger).fit(X, Y)
+        assert not ledger.entries()
+    for least in (1e-6, -1e-6):
+        found = [drawn(stopping_of(least, 3), Source(seed)) for seed in range(200)]
+        assert found == [drawn(stopping_of("logarithmic", 3), Source(seed)) for seed in range(200)]

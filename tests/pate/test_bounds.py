@@ -202,12 +202,15 @@ class TestCost:
     def test_only_public_costs_become_guarantees(self):
         aggregator = GNMax(20)
         private = aggregator.rdp(self.VOTES, ORDERS, data_dependent=True)
-        for wanted in (lambda: private.event, lambda: private.guarantee(1e-5)):
+        for wanted in (lambda: private.event, lambda: private.guarantee(1e-5, noise="exact")):
             with pytest.raises(TacitError, match="private"):
                 wanted()
         public = aggregator.rdp(self.VOTES, ORDERS)
-        guarantee = public.guarantee(1e-5)
+        guarantee = public.guarantee(1e-5, noise="seeded")
         assert guarantee.epsilon == public.epsilon(1e-5)
+        assert guarantee.noise == "seeded"
+        with pytest.raises(InvalidValue, match="noise"):
+            public.guarantee(1e-5, noise="none")
         assert "each row is seen by one teacher" in guarantee.statement()
 
     def test_expected_costs_are_private(self):
@@ -239,7 +242,7 @@ def test_an_aggregator_that_answers_everything_is_not_charged_for_less():
 def test_what_is_assumed_of_the_teachers_depends_on_the_relation():
     """By a hash of its content a replaced record may go to another teacher, and two votes move."""
     cost = GNMax(40.0).rdp([[3, 1]], [2.0])
-    assert "without looking at other rows" in cost.guarantee(1e-5).assumptions[0]
-    for given in (cost.guarantee(1e-5, relation="replace_one"), GNMax(40.0).release(
+    assert "without looking at other rows" in cost.guarantee(1e-5, noise="exact").assumptions[0]
+    for given in (cost.guarantee(1e-5, noise="exact", relation="replace_one"), GNMax(40.0).release(
         [[3, 1]], delta=1e-5, relation="replace_one").guarantee):  # fmt: skip
         assert "by nothing that replacing it may change" in given.assumptions[0]

@@ -23,7 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import tacit
 from tacit import Budget, BudgetExceeded, Ledger, Unit, accounting
-from tacit.errors import CannotLearn, InvalidValue
+from tacit.errors import CannotLearn, InvalidValue, NotCovered
+from tacit.models import telling
 from tacit.pate import ConfidentGNMax, GNMax, InteractiveGNMax, PATEClassifier
 from tacit.pate import classifier as home
 from tacit.pate.partition import drawn_teachers, strictest_groups
@@ -555,3 +556,14 @@ def test_groups_need_noise_that_scales_and_a_group_for_each_row() -> None:
         by_group(delta=0.0).plan(100)
     with pytest.raises(InvalidValue, match="GNMax"):
         grown(tacit.pate.LNMax(0.1), 2.0)
+
+
+def test_scores_on_private_rows_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for every other estimator, once in a process: an exact score is covered by no guarantee."""
+    model = pate().fit(PRIVATE, LABELS, PUBLIC)
+    monkeypatch.setattr(telling, "_told", set())
+    with pytest.warns(NotCovered, match=r"tacit\.evaluate"):
+        model.score(PRIVATE, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.score(PRIVATE, LABELS)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tacit import accounting, events
-from tacit.errors import InvalidValue
+from tacit.errors import InvalidValue, TacitError
 from tacit.ledger import Budget, Ledger
-from tacit.pate import MeanVote, MedianVote, MultiLabel
+from tacit.pate import GNMax, MeanVote, MedianVote, MultiLabel, sanitise
 from tacit.randomness import Source
+from tacit.relations import LABEL
 
 GENERATOR = np.random.default_rng(7)
 
@@ -117,3 +118,23 @@ class TestNumbers:
     def test_bad_bounds(self, bounds):
         with pytest.raises(InvalidValue, match="bounds"):
             MeanVote(bounds, teachers=2)
+
+
+def test_a_ledger_for_labels_protects_no_rows_unasked(tmp_path):
+    """Teachers see whole rows: that only labels are protected is said by whoever releases, or refused."""
+    votes, predictions = [[3, 1]], [[0.5]] * 4
+    released = (
+        lambda **more: GNMax(9.0).release(votes, delta=1e-5, **more),
+        lambda **more: MeanVote((0, 1), 9.0, teachers=4).release(predictions, delta=1e-5, **more),
+        lambda **more: sanitise(
+            GNMax(9.0, teachers=4), votes, order=2.0, cost=0.3, delta=1e-5, random_state=1, **more
+        ),
+    )
+    with Ledger.open(tmp_path / "labels.db", Budget(99.0, 0.1), relation="replace_one", unit=LABEL) as ledger:
+        for release in released:
+            with pytest.raises(TacitError, match="LABEL"):
+                release(ledger=ledger)
+        assert not ledger.entries()
+        for number, release in enumerate(released[:2], 1):
+            assert release(ledger=ledger, unit=LABEL).guarantee.unit == LABEL
+            assert len(ledger.entries()) == number

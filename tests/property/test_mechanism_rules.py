@@ -14,6 +14,7 @@ from tacit import mechanisms
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
 from tacit.mechanisms._base import real_values
+from tacit.randomness import MAX_SCALE
 
 sensitivities = st.floats(2.0**-400, 2.0**400)
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -290,3 +291,17 @@ def test_mechanisms_are_frozen_and_replaceable():
     with pytest.raises(FrozenInstanceError):
         laplace.epsilon = 2.0
     assert replace(laplace, epsilon=2.0).event.scale == 0.5
+
+
+@pytest.mark.parametrize("coordinates", [1, 2, 24, 66, 1000, 10**6])
+@pytest.mark.parametrize("scale", [1.0, 2.0**20, 2.0**27, 1.1 * 2.0**29, 2.0**30])
+def test_laplace_noise_covers_rounding_on_every_grid(coordinates: int, scale: float) -> None:
+    """Neighbours are at most m = ⌊sensitivity/g + d⌋ steps apart, and the proof needs noise for m + 1."""
+    mechanism = mechanisms.Laplace(0.7, scale=scale)
+    exponent, steps = mechanism._on_grid(coordinates)
+    apart = math.floor(Fraction(0.7) / Fraction(2) ** exponent + coordinates)
+    assert (apart + 1) * Fraction(scale) <= steps <= MAX_SCALE
+    most = (1 + Fraction(coordinates + 2, 2**22)) * (1 + Fraction(1, 2**20)) * Fraction(0.7) * Fraction(scale)
+    assert steps * Fraction(2) ** exponent <= most
+    half = mechanism.interval(0.95, coordinates=coordinates)[1]
+    assert half >= float(steps * Fraction(2) ** exponent) * -math.log(0.05 / coordinates)

@@ -52,7 +52,8 @@ def clopper_pearson(
     dlt, level = _validate.delta(delta), _validate.open_probability("confidence", confidence)
     miss, alarm = _rates(counts, level)
     epsilon = float(rates_epsilon(miss, alarm, dlt))
-    return AuditResult(epsilon, dlt, level, "clopper_pearson", NO_ASSUMPTION, counts)
+    most = float(rates_epsilon(*_rates(_all_right(counts), level), dlt))
+    return AuditResult(epsilon, dlt, level, "clopper_pearson", NO_ASSUMPTION, counts, most=most)
 
 
 def gaussian(
@@ -78,8 +79,11 @@ def gaussian(
         _validate.open_probability("delta", delta),
         _validate.open_probability("confidence", confidence),
     )
-    mu = separation(*_rates(counts, level))
-    return AuditResult(gaussian_epsilon(max(mu, 0.0), dlt), dlt, level, "gaussian", GAUSSIAN, counts)
+    epsilon, most = (
+        gaussian_epsilon(max(separation(*_rates(each, level)), 0.0), dlt)
+        for each in (counts, _all_right(counts))
+    )
+    return AuditResult(epsilon, dlt, level, "gaussian", GAUSSIAN, counts, most=most)
 
 
 def one_run(*, canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> AuditResult:
@@ -100,8 +104,11 @@ def one_run(*, canaries: int, guesses: int, correct: int, delta: float, confiden
     """
     counts = checked_guesses(canaries, guesses, correct)
     dlt, level = _validate.delta(delta), _validate.open_probability("confidence", confidence)
-    epsilon = _one_run_epsilon(counts["canaries"], counts["guesses"], counts["correct"], dlt, 1 - level)
-    return AuditResult(epsilon, dlt, level, "one_run", FAIR_COINS, counts)
+    total, made = counts["canaries"], counts["guesses"]
+    epsilon, most = (
+        _one_run_epsilon(total, made, right, dlt, 1 - level) for right in (counts["correct"], made)
+    )
+    return AuditResult(epsilon, dlt, level, "one_run", FAIR_COINS, counts, most=max(most, epsilon))
 
 
 def rate_bound(successes: ArrayLike, trials: ArrayLike, significance: float) -> NDArray[np.float64]:
@@ -185,6 +192,11 @@ def _rates(counts: dict[str, int], confidence: float) -> tuple[float, float]:
     missed = counts["positives"] - counts["true_positives"]
     miss = float(rate_bound(missed, counts["positives"], share))
     return miss, float(rate_bound(counts["false_positives"], counts["negatives"], share))
+
+
+def _all_right(counts: dict[str, int]) -> dict[str, int]:
+    """The counts of as many guesses, all of them right."""
+    return {**counts, "true_positives": counts["positives"], "false_positives": 0}
 
 
 def _counts(true_positives: int, positives: int, false_positives: int, negatives: int) -> dict[str, int]:

@@ -25,9 +25,7 @@ _LARGEST = 64.0
 """No separation above this is claimed: its ε at δ = 1e-5 is above 2000."""
 
 
-def one_run_fdp(
-    *, canaries: int, guesses: int, correct: int, delta: float, confidence: float
-) -> AuditResult:
+def one_run_fdp(*, canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> AuditResult:
     """As :func:`tacit.audit.one_run`, but tighter, and valid only where the mechanism is Gaussian.
 
     Guarantee: if a fair coin of its own decided whether each canary was put in, and the trade-off curve of
@@ -47,9 +45,13 @@ def one_run_fdp(
     counts = checked_guesses(canaries, guesses, correct)
     dlt = _validate.open_probability("delta", delta)
     level = _validate.open_probability("confidence", confidence)
-    mu = refuted_separation(counts["canaries"], counts["guesses"], counts["correct"], 1 - level)
+    total, made = counts["canaries"], counts["guesses"]
+    epsilon, most = (
+        gaussian_epsilon(refuted_separation(total, made, right, 1 - level), dlt)
+        for right in (counts["correct"], made)
+    )
     assumption = f"{GAUSSIAN}, and {FAIR_COINS}"
-    return AuditResult(gaussian_epsilon(mu, dlt), dlt, level, "one_run_fdp", assumption, counts)
+    return AuditResult(epsilon, dlt, level, "one_run_fdp", assumption, counts, most=max(most, epsilon))
 
 
 def refuted_separation(canaries: int, guesses: int, correct: int, significance: float) -> float:

@@ -69,8 +69,11 @@ def audit_mechanism(
     """
     total = _validate.count("runs", runs, 20)
     bound = MANY_RUNS[_validate.choice("method", method, tuple(MANY_RUNS))]
-    _validate.delta(delta)
     level = _validate.open_probability("confidence", confidence)
+    # Options that the bound or its result would refuse are refused before the runs, which may take long.
+    empty = {"true_positives": 0, "positives": 1, "false_positives": 0, "negatives": 1}
+    facts: dict[str, Any] = {"relation": relation, "unit": unit, "claimed": claimed}
+    replace(bound(**empty, delta=delta, confidence=level), **facts)
     pairs = _pairs(neighbours)
     run = partial(_outputs, mechanism, score)
     pair = pairs[0] if len(pairs) == 1 else _searched(run, pairs, max(total // 10, 10))
@@ -80,7 +83,7 @@ def audit_mechanism(
     guesses = guesses_at(threshold, inside, outside)
     result = bound(**guesses.counts(), delta=delta, confidence=level)
     told = "a score and a threshold chosen on other runs than those that are tested"
-    return replace(result, rule=told, relation=relation, unit=unit, claimed=claimed)
+    return replace(result, rule=told, **facts)
 
 
 def _pairs(neighbours: Any) -> list[tuple[Any, Any]]:
@@ -112,17 +115,22 @@ def _outputs(
     outputs = (mechanism(data) for _ in range(runs))
     scored = outputs if score is None else map(score, outputs)
     rows = [np.ravel(np.asarray(each, dtype=np.float64)) for each in scored]
-    if len({row.size for row in rows}) != 1:
-        advice = "Give score=, a function from an output to a number."
-        raise InvalidValue("outputs of the mechanism", "of several shapes", "arrays of one shape", advice)
+    _require_one_shape({row.size for row in rows})
     found = np.array(rows)
     if not np.isfinite(found).all():
         raise InvalidValue("outputs of the mechanism", "NaN or infinite", "finite", "Give score=.")
     return found
 
 
+def _require_one_shape(sizes: set[int]) -> None:
+    if len(sizes) != 1:
+        advice = "Give score=, a function from an output to a number."
+        raise InvalidValue("outputs of the mechanism", "of several shapes", "arrays of one shape", advice)
+
+
 def _learned(inside: Array, outside: Array, delta: float, level: float) -> tuple[Score, float]:
     """The score, and its threshold, that prove most on runs that are not tested."""
+    _require_one_shape({inside.shape[1], outside.shape[1]})
     differing = np.abs(inside.mean(axis=0) - outside.mean(axis=0))
     spread = np.sqrt(inside.var(axis=0) + outside.var(axis=0))
     apart = np.divide(differing, spread, out=np.where(differing > 0, np.inf, 0.0), where=spread > 0)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import _validate
 from tacit.audit.mechanism import audit_mechanism
 from tacit.audit.result import AuditResult
-from tacit.audit.scoring import from_canaries
+from tacit.audit.scoring import from_canaries, most_of
 from tacit.audit.threshold import Bonferroni, Extremes
 from tacit.errors import InvalidValue
 from tacit.relations import Relation
@@ -37,9 +37,12 @@ def neighbouring(
     changed = np.concatenate([kept, one])
     if y is None:
         return (changed,), (rows,)
-    labels = np.asarray(y)
-    told = np.concatenate([labels[: len(kept)], np.asarray([target], dtype=labels.dtype)])
-    return (changed, told), (rows, labels)
+    labels, last = np.asarray(y), np.asarray([target])
+    mixed = (labels.dtype.kind in "US") != (last.dtype.kind in "US") and labels.dtype != object
+    if target is None or mixed:
+        raise InvalidValue("target", type(target).__name__, f"a target such as those of y, {labels.dtype}")
+    told = np.concatenate([labels[: len(kept)], last])
+    return (changed, told), (rows, labels.astype(told.dtype))
 
 
 def audit_estimator(
@@ -119,7 +122,9 @@ def audit_training(
     result counts.
 
     Guarantee: an (ε, δ)-differentially private training run, each canary being one unit under
-    ``add_remove``, yields a result above its ε with probability at most 1 − ``confidence``.
+    ``add_remove``, yields a result above its ε with probability at most 1 − ``confidence``. A claim under
+    ``replace_one`` is about other neighbours: to audit it, ``train`` must put another row in the place of
+    each canary that is left out, so that the number of rows is always the same, and ``relation`` says so.
 
     >>> def train(included):  # noise of deviation 1 on each coordinate: Gaussian, μ = 1
     ...     return included + np.random.default_rng(3).normal(size=included.size)
@@ -131,19 +136,21 @@ def audit_training(
     """
     total, times = _validate.count("canaries", canaries, 1), _validate.count("runs", runs, 1)
     level = _validate.open_probability("confidence", confidence)
+    if claimed is not None:
+        _validate.non_negative("claimed", claimed)
     generator = np.random.default_rng(None if seed is None else _validate.count("seed", seed))
     share = 1 - (1 - level) / times
     results = []
     for _ in range(times):
         included = generator.random(total) < 0.5
-        scores = train(included.copy())
-        results.append(
-            from_canaries(
-                scores, included, rule=rule, method=method, delta=delta, confidence=share, high=high
-            )
+        scores, ties = train(included.copy()), int(generator.integers(2**63))
+        found = from_canaries(
+            scores, included, rule=rule, method=method, delta=delta, confidence=share, high=high, seed=ties
         )
+        results.append(found)
     best = max(results, key=lambda each: each.epsilon)
     hypotheses = sum(each.hypotheses for each in results)
     return replace(
-        best, confidence=level, hypotheses=hypotheses, claimed=claimed, relation=relation, unit=unit
-    )
+        best, confidence=level, hypotheses=hypotheses, most=most_of(results), claimed=claimed,
+        relation=relation, unit=unit,
+    )  # fmt: skip

@@ -54,7 +54,7 @@ def from_scores(
 
     ``rule`` is :class:`Fixed`, :class:`Split` or :class:`Bonferroni`; ``method`` is ``"clopper_pearson"``,
     which assumes nothing, or ``"gaussian"``. ``high`` says what a high score means. A score equal to the
-    threshold counts as high; NaN and infinities are refused.
+    threshold is a guess "in", whatever ``high`` is; NaN and infinities are refused.
 
     Guarantee: if the runs are independent, an (ε, δ)-differentially private mechanism (of Gaussian
     trade-off, for ``"gaussian"``) yields a result above its ε with probability at most 1 − ``confidence``.
@@ -139,7 +139,14 @@ def from_canaries(
 
 def _best(results: list[AuditResult], rule: Any, confidence: float) -> AuditResult:
     best = max(results, key=lambda each: each.epsilon)
-    return replace(best, confidence=confidence, rule=_told(rule), hypotheses=len(results))
+    return replace(
+        best, confidence=confidence, rule=_told(rule), hypotheses=len(results), most=most_of(results)
+    )
+
+
+def most_of(results: list[AuditResult]) -> float | None:
+    """What the best of several tests would have proved had all its guesses been right."""
+    return max((each.most for each in results if each.most is not None), default=None)
 
 
 def _told(rule: Any) -> str:

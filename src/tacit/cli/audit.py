@@ -19,6 +19,13 @@ app = typer.Typer(
 )
 
 Claim = Annotated[float | None, typer.Option(help="The ε that was claimed at δ.", show_default="none")]
+RelationTold = Annotated[
+    str | None,
+    typer.Option(metavar="add_remove|replace_one", help="How the data sets differed.", show_default="untold"),
+]
+UnitTold = Annotated[
+    str | None, typer.Option(help="What one of them has more or other: row.", show_default="untold")
+]
 Delta = Annotated[float, typer.Option(help="δ at which ε is bounded.")]
 Confidence = Annotated[float, typer.Option(help="How sure the bound is.")]
 High = Annotated[str, typer.Option(metavar="in|out", help="What a high score means.")]
@@ -45,6 +52,8 @@ def scores(
     delta: Delta = 0.0,
     confidence: Confidence = 0.95,
     claimed: Claim = None,
+    relation: RelationTold = None,
+    unit: UnitTold = None,
     high: High = "in",
     format: options.Format = "table",
 ) -> None:
@@ -54,12 +63,12 @@ def scores(
     chosen by looking at the scores refutes sound mechanisms. The exit code is
     3 if the claim is refuted.
     """
-    from tacit.jobs.auditing import audit_scores
+    from tacit.jobs.auditing import About, audit_scores
 
     json = wants_json(format)
     result = audit_scores(
         scores_in, scores_out, rule=_rule(threshold), method=method, delta=delta, confidence=confidence,
-        high=high, claimed=claimed,
+        high=high, about=About(claimed, relation, unit),
     )  # fmt: skip
     _show(result, json)
 
@@ -79,6 +88,8 @@ def canaries(
     delta: Delta = 1e-6,
     confidence: Confidence = 0.95,
     claimed: Claim = None,
+    relation: RelationTold = None,
+    unit: UnitTold = None,
     high: High = "in",
     format: options.Format = "table",
 ) -> None:
@@ -87,12 +98,12 @@ def canaries(
     How many guesses are made has to be fixed before the scores are seen. The
     exit code is 3 if the claim is refuted.
     """
-    from tacit.jobs.auditing import audit_canaries
+    from tacit.jobs.auditing import About, audit_canaries
 
     json = wants_json(format)
     result = audit_canaries(
         file, rule=audits.Extremes(highest, lowest), method=method, delta=delta, confidence=confidence,
-        high=high, claimed=claimed,
+        high=high, about=About(claimed, relation, unit),
     )  # fmt: skip
     _show(result, json)
 

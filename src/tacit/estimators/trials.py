@@ -32,6 +32,9 @@ BINS = {"accuracy": 2, "auroc": 20}
 PRECISION = 2.0**-20
 """Scores are rounded to multiples of this, so that they are ordered by what is released of them."""
 _FIRST_BITS = 128
+LEAST_ETA = 1e-6
+"""The least |η| beside 0. The probabilities of K are quotients of η by γ^−η − 1, which loses as many digits
+as η has zeros, and :func:`drawn` computes 25 digits more than it relies on."""
 
 
 def stopping_of(stopping: Any, trials: Any) -> Stopping:
@@ -50,6 +53,9 @@ def stopping_of(stopping: Any, trials: Any) -> Stopping:
     elif (eta := _validate.finite("stopping", stopping)) <= -1:
         advice = "The names are geometric, logarithmic and poisson."
         raise InvalidValue("stopping", stopping, "above -1, or a name", advice)
+    if 0 < abs(eta) < LEAST_ETA:
+        advice = f"Use 0, which is the limit, or at least {LEAST_ETA:g}."
+        raise InvalidValue("stopping", stopping, f"0, or {LEAST_ETA:g} or more away from 0", advice)
     if mean == 1:
         return NegativeBinomial(eta, 1.0)
     gamma = 1 / mean if eta == 1 else gamma_of_mean(eta, mean)

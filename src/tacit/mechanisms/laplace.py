@@ -34,7 +34,9 @@ class Laplace(RealMechanism):
     with a = 1/(noise scale in steps): z(c) = c + u for c ≥ 1 and z(c) = c − 1 − u for c ≤ 0, where
     u = ln((1+e^−a)/2)/a ∈ [−1/2, 0]. Hence z(c) − z(c−m) ≤ m + 1: the discrete curve lies below the
     continuous one for m + 1 steps at its corners, and between them, where it is straight and the
-    other concave, as well. The noise is scaled to (1 + 2^−20)·sensitivity/g ≥ m + 1 steps.
+    other concave, as well. The noise is scaled to (1 + 2^−20)·sensitivity/g ≥ m + 1 steps. Where that would
+    be more noise than the sampler takes, 2^54 steps (scales near 2^30 and many coordinates), the grid is
+    coarser and the noise is scaled to sensitivity/g + d + 1 ≥ m + 1 steps.
 
     Values are clamped to ±2^100 grid steps (2^58/(d+1) sensitivities or more). NaN,
     infinities and non-numbers raise :class:`~tacit.errors.InvalidValue`; that check reads the
@@ -68,11 +70,20 @@ class Laplace(RealMechanism):
         scale = Fraction(self.event.scale)
         return scale if self.epsilon is None else max(scale, 1 / Fraction(self.epsilon))
 
+    def _on_grid(self, coordinates: int) -> tuple[int, Fraction]:
+        """The exponent of the grid for so many coordinates, and the scale of the noise in its steps."""
+        exponent = _grid.grid_exponent(self.sensitivity, coordinates + 1, self.event.scale)
+        exact = self._exact_scale()
+        scale = _grid.in_steps(self.sensitivity, exponent) * _grid.WIDENED * exact
+        while scale > MAX_SCALE:
+            if (coordinates + 1) * exact > MAX_SCALE / 2:
+                raise InvalidValue("coordinates", coordinates, "fewer at this scale", "Use Gaussian noise.")
+            exponent += 1
+            scale = (_grid.in_steps(self.sensitivity, exponent) + coordinates + 1) * exact
+        return exponent, scale
+
     def _noisy(self, values: Float64) -> Float64:
-        exponent = _grid.grid_exponent(self.sensitivity, values.size + 1, self.event.scale)
-        scale = _grid.in_steps(self.sensitivity, exponent) * _grid.WIDENED * self._exact_scale()
-        if scale > MAX_SCALE:
-            raise InvalidValue("coordinates", values.size, "fewer at this scale", "Use Gaussian noise.")
+        exponent, scale = self._on_grid(values.size)
         noise = discrete_laplace(self._source, scale, values.size).reshape(values.shape)
         return _grid.add_steps(values, noise, exponent)
 
@@ -83,9 +94,12 @@ class Laplace(RealMechanism):
         to float64, 2^−53 of the release, is not.
 
         P(|N| > k) = 2 r^(k+1)/(1+r) in steps, and ln(2/(1+e^−a)) ≤ a/2, so the quantile exceeds
-        the continuous one by less than half a step; the grid of a scalar is the coarsest.
+        the continuous one by less than half a step; the grid of a scalar is the coarsest but for scales
+        near 2^30.
         """
-        step = math.ldexp(1.0, _grid.grid_exponent(self.sensitivity, 2, self.event.scale))
-        spread = self.sensitivity * float(_grid.WIDENED * self._exact_scale())
+        exponent, scale = self._on_grid(coordinates)
+        scalar = _grid.grid_exponent(self.sensitivity, 2, self.event.scale)
+        step = math.ldexp(1.0, max(exponent, scalar))
+        spread = self.sensitivity * float(scale / _grid.in_steps(self.sensitivity, exponent))
         half = (spread * -math.log(tail(confidence, coordinates)) + step) * (1 + 1e-12)
         return -half, half

@@ -32,6 +32,7 @@ from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.models.claims import checked_guarantee
 from tacit.models.description import Description
+from tacit.models.telling import Telling
 from tacit.pate.planning import AnswerPlan
 from tacit.pate.student import check_student, from_parts, taught, to_parts
 from tacit.randomness import Source
@@ -91,7 +92,7 @@ def _student_has_probabilities(self: Any) -> bool:
     return hasattr(getattr(self, "student_", None) or self.student, "predict_proba")
 
 
-class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Answering(ClassifierMixin, Telling):  # type: ignore[misc]
     """Base of the classifiers that answer public queries privately and teach a student the answers."""
 
     title: ClassVar[str]
@@ -332,11 +333,6 @@ class Answering(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         most = _validate.count("rows_per_unit", self.rows_per_unit, 1)
         unit = Unit("unit", most) if by_unit else Unit()
         return Payment.agreed(self.ledger, relation=Relation.of(self.relation), unit=unit, named=False)
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit set."""
-        for name in [each for each in vars(self) if each.endswith("_") and not each.startswith("_")]:
-            delattr(self, name)
 
     def _to_saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Parameters and what was released, for a model file: never a teacher."""

@@ -37,7 +37,7 @@ class RenyiCost:
     >>> cost = GNMax(sigma=40).rdp([[190, 10]] * 100, [2.0, 14.0], data_dependent=True)
     >>> cost.releasable, round(cost.epsilon(1e-5), 2)
     (False, 0.65)
-    >>> cost.guarantee(1e-5)
+    >>> cost.guarantee(1e-5, noise="exact")
     Traceback (most recent call last):
     ...
     tacit.errors.TacitError: This cost was computed from the votes, which are private. ...
@@ -77,14 +77,18 @@ class RenyiCost:
         return events.Renyi(tuple(self.orders[rising].tolist()), tuple(self.divergences[rising].tolist()))
 
     def guarantee(
-        self, delta: float, *, relation: Relation | str = "add_remove", unit: Unit | None = None
+        self, delta: float, *, noise: str, relation: Relation | str = "add_remove", unit: Unit | None = None
     ) -> Guarantee:
-        """The guarantee of these answers at ``delta``; refused where the cost is private."""
+        """The guarantee of these answers at ``delta``; refused where the cost is private.
+
+        ``noise`` is the kind of noise with which the answers were drawn, which a cost cannot know:
+        ``"exact"``, or ``"seeded"`` if a ``random_state`` was given.
+        """
         event = self.event
         protected = unit or Unit()
         kind = relation_for(protected, relation)
         assumptions = (seen_by_one(protected, kind), *self.assumptions)
-        return Guarantee(self.epsilon(delta), delta, event, kind, protected, assumptions=assumptions)
+        return Guarantee(self.epsilon(delta), delta, event, kind, protected, noise, assumptions)
 
     def _require_releasable(self) -> None:
         if not self.releasable:

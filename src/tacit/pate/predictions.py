@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
-from tacit.ledger.payment import Payment
-from tacit.pate.releasing import guarantee_of, source_of
+from tacit.pate.releasing import agreed, guarantee_of, source_of
 from tacit.pate.votes import as_array, described
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -102,7 +101,7 @@ class PredictionAggregator:
                 return given
 
         source = source_of(random_state)
-        payment = Payment.agreed(ledger, relation=relation, unit=unit)
+        payment = agreed(ledger, relation, unit)
         event = self.event(asked=queries)
         guarantee = guarantee_of(event, delta, payment, source)
         name = label or f"{type(self).__name__} on {queries} queries"

@@ -38,6 +38,22 @@ CHOSEN_BY_ROWS = "the rows decided on how many queries were answered, within a b
 """What has to hold for a cost that counts the answers that were given, and not as many as there might be."""
 
 
+def agreed(ledger: Any, relation: Relation | str | None, unit: Unit | None) -> Payment:
+    """The agreement with the ledger; that only labels are protected must be said, and not taken over.
+
+    Whoever trains teachers on rows and leaves ``unit`` out expects the rows to be protected. A ledger that
+    protects labels alone promises less.
+    """
+    part = getattr(getattr(ledger, "unit", None), "part", None)
+    if unit is None and part is not None:
+        raise TacitError(
+            f"The ledger protects the {part} of a row and not its features, and unit= was left out.",
+            "Pass unit=tacit.relations.LABEL if features decide which teacher sees a row and only its label "
+            "is private; else open a ledger that protects rows.",
+        )
+    return Payment.agreed(ledger, relation=relation, unit=unit)
+
+
 def seen_by_one(unit: Unit, relation: Relation) -> str:
     """What has to hold for one vote per query to be all that a unit can change.
 
@@ -112,7 +128,7 @@ class Asking:
         read, queries, shape = self._reading(votes, asked)
         given = self.aggregator._student(student, shape or np.shape(student))
         source = source_of(self.random_state)
-        payment = Payment.agreed(ledger, relation=relation, unit=unit)
+        payment = agreed(ledger, relation, unit)
         if not self.aggregator.tests or self.answers is not None:
             return self._at_once(read, queries, given, payment, source)
         if payment.ledger is None:

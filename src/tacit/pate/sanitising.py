@@ -37,14 +37,13 @@ from tacit import _validate, events
 from tacit.accounting.rdp import Curve
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
-from tacit.ledger.payment import Payment
 from tacit.mechanisms import normals
 from tacit.pate import local_sensitivity as local
 from tacit.pate.aggregator import DIRECTIONS, Aggregator
 from tacit.pate.bounds import Array, gaps_of, gaussian_divergence, log_q_gaussian, log_q_threshold, worst_gaps
 from tacit.pate.confident import ConfidentGNMax, InteractiveGNMax
 from tacit.pate.noisy_max import GNMax
-from tacit.pate.releasing import CHOSEN_BY_ROWS, guarantee_of, source_of
+from tacit.pate.releasing import CHOSEN_BY_ROWS, agreed, guarantee_of, source_of
 from tacit.pate.votes import Int64, checked_votes
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -215,7 +214,7 @@ def sanitise(
     _check_public(aggregator, _validate.count("classes", classes, 2), at, directions == "both")
     if isinstance(answered, str):
         raise InvalidValue("answered", answered, "booleans, one per query", "Pass labels >= 0.")
-    payment, source = Payment.agreed(ledger, relation=relation, unit=unit), source_of(random_state)
+    payment, source = agreed(ledger, relation, unit), source_of(random_state)
     event = _event(at, smooth, scale)
     guarantee = guarantee_of(event, delta, payment, source, "float64")
     name = label or f"cost of {type(aggregator).__name__}"

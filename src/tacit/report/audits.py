@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tacit.audit import AuditResult
@@ -18,9 +19,11 @@ EXPLAINED = (
 
 
 def audited(results: Sequence[AuditResult], guarantee: Guarantee) -> list[Section]:
-    """A section with a row for each audit; none without audits. An audit at another δ is compared with none.
+    """A section with a row for each audit; none without audits.
 
-    Audits that claim nothing themselves are held against the guarantee of the model.
+    Audits that claim nothing themselves are held against the guarantee of the model, if they are about the
+    same promise: the same δ, relation and unit. Replacing a row shows up to twice the ε of adding one, and
+    the rows of a person more than one row, so that another audit refutes nothing.
     """
     if not results:
         return []
@@ -29,11 +32,32 @@ def audited(results: Sequence[AuditResult], guarantee: Guarantee) -> list[Sectio
 
 
 def _row(result: AuditResult, guarantee: Guarantee) -> list[str]:
-    found = result
-    if found.claimed is None and found.delta == guarantee.delta:
-        found = found.against(guarantee.epsilon)
+    found, verdict = result, result.verdict
+    if found.claimed is None:
+        differing = _differing(found, guarantee)
+        if differing:
+            verdict = f"compared with no claim: {differing}"
+        else:
+            found = found.against(guarantee.epsilon)
+            verdict = found.verdict
     claimed = "none" if found.claimed is None else f"{found.claimed:.4g}"
     return [
         f"{found.method}, assuming: {found.assumption}", f"{found.epsilon:.4g}", f"{found.delta:g}",
-        f"{found.confidence:g}", claimed, found.verdict,
+        f"{found.confidence:g}", claimed, verdict,
     ]  # fmt: skip
+
+
+def _differing(result: AuditResult, guarantee: Guarantee) -> str:
+    """Why an audit says nothing about a guarantee, in words; empty if it does."""
+    if math.isinf(guarantee.epsilon):
+        return "the model promises no finite ε"
+    if result.delta != guarantee.delta:
+        return f"the audit is at another δ than {guarantee.delta:g}"
+    promised = {"relation": str(guarantee.relation), "unit": str(guarantee.unit)}
+    for name, theirs in promised.items():
+        ours = getattr(result, name)
+        if ours is None:
+            return f"the audit does not say its {name}; tacit audit takes --{name}"
+        if ours != theirs:
+            return f"the {name} of the audit is {ours}, that of the guarantee {theirs}"
+    return ""

@@ -14,6 +14,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _gaussian, _validate, events
+from tacit.data import given
 from tacit.errors import InvalidValue
 from tacit.estimators.ball import FINE, Ball
 from tacit.estimators.clusters.aggregate import Round, reaches
@@ -225,13 +226,21 @@ class KMeans(ClusterMixin, PrivateEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The number of the nearest centre. Rows are clipped to what is publicly known, as in ``fit``."""
         check_is_fitted(self, "cluster_centers_")
+        return self._nearest(rows_to_predict(self, X))
+
+    def _nearest(self, matrix: NDArray[Any]) -> NDArray[np.int64]:
         ball = Ball.fitted(self)
         nearest = Nearest((np.asarray(self.cluster_centers_) - ball.origin) / ball.radius, FINE)
-        return nearest.places(ball.whole(rows_to_predict(self, X), FINE))
+        return nearest.places(ball.whole(matrix, FINE))
 
     def fit_predict(self, X: Any, y: Any = None, units: Any = None) -> NDArray[np.int64]:
-        """As :meth:`fit`, then :meth:`predict`. No guarantee covers the answers for private rows."""
-        return np.asarray(self.fit(X, y, units).predict(X))
+        """As :meth:`fit`, then the number of the nearest centre of each row.
+
+        No guarantee covers the answers for private rows. Rows are read as :meth:`fit` reads them, so that no
+        value makes this raise: what is no number is missing, as in :meth:`predict`.
+        """
+        self.fit(X, y, units)
+        return self._nearest(given.declared_matrix(X, int(self.n_features_in_)))
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
         return (
