@@ -22,7 +22,7 @@ from tacit.randomness import Source, exp_bounds
 
 Law = dict[Any, Fraction]
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in ORACLES]
-NOT_DECLARED = [None, math.nan, -1, 10**30, 2.5, "2", object()]
+NOT_DECLARED = [None, math.nan, -1, 10**30, 2.5, "2", [1, 2]]
 
 
 def check_laws(laws: list[Law], epsilon: float) -> Fraction:
@@ -324,3 +324,12 @@ def test_the_client_needs_neither_pandas_nor_ibis(tmp_path: Any) -> None:
         "sys.exit(any(name in sys.modules for name in ('pandas', 'ibis', 'sklearn', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int16, np.float32, np.bool_, object])
+def test_values_of_every_type(dtype: Any) -> None:
+    oracle = local.RandomizedResponse(categories=300, epsilon=50.0, random_state=1)
+    assert oracle.randomize(np.array([0, 1, 1], dtype=dtype)).tolist() == [0, 1, 1]
+    assert len(oracle.randomize(np.array([0, 1, 1], dtype=complex))) == 3
+    with pytest.raises(InvalidValue, match="mask"):
+        oracle.randomize(np.ma.masked_array([0, 1], mask=[True, False]))
