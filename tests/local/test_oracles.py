@@ -19,6 +19,7 @@ from tacit.local import bits
 from tacit.local.hashing import hashed
 from tacit.local.recommending import ORACLES
 from tacit.randomness import Source, exp_bounds
+from tacit.tables.lines import answer_of
 
 Law = dict[Any, Fraction]
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in ORACLES]
@@ -291,6 +292,8 @@ class TestWhatClientsSend:
         assert ((low <= simple.value) & (simple.value <= high)).all()
         assert release.non_negative().value.min() >= 0
         assert release.non_negative().reports == 80
+        assert list(release.to_frame().index) == [0, 1, 2, 3]
+        assert [line.keys for line in answer_of(release, 0.9).lines] == [(0,), (1,), (2,), (3,)]
         assert str(release)
 
 

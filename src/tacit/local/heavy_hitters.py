@@ -179,7 +179,7 @@ class HeavyHitters(LocalMechanism):
         return Frequencies(
             "frequent values by HeavyHitters",
             self.guarantee,
-            Answer(self._unmixed(chosen / total), interval, np.asarray, cells=True),
+            Answer(self._unmixed(chosen / total), interval, np.asarray),
             categories=tuple(self._value(prefix) for prefix in prefixes[found]),
             reports=len(rows),
             refused=refused,

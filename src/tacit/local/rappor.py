@@ -210,7 +210,7 @@ class Rappor(LocalMechanism):
         return Frequencies(
             "frequencies by Rappor",
             self.guarantee,
-            Answer(values, interval, np.asarray, cells=True),
+            Answer(values, interval, np.asarray),
             categories=names,
             reports=int(sound.sum()),
             refused=int((~sound).sum()),
