@@ -6,12 +6,15 @@ repetitions makes (repetitions × categories) at least 30,000; the standard erro
 from the spread of the squared errors between repetitions, or between categories where there are few
 repetitions.
 
-*Speed.* Encode and estimate, from 10^6 values to the frequencies. pure-ldp and multi-freq-ldpy run in an
-environment of their own (``_side.py``), value by value, as their interfaces have it. Where 10^6 reports of
-theirs would take minutes, fewer are made and the seconds are multiplied; the table says so. tacit's random
-numbers are cryptographic and its probabilities exact; theirs are pseudo-random numbers in floating point.
+*Speed.* Encode and estimate, from 10^6 values to the frequencies, in CPU seconds of one thread, which other
+work on the machine disturbs less than the clock. pure-ldp and multi-freq-ldpy run in an environment of
+their own (``_side.py``), value by value, as their interfaces have it. Where 10^6 reports of theirs would
+take minutes, fewer are made and the seconds are multiplied; the table says so. tacit's random numbers are
+cryptographic and its probabilities exact; theirs are pseudo-random numbers in floating point.
 
-    python benchmarks/local.py [speed] [variance]
+Each part replaces its own section of ``results/local.md``.
+
+    python benchmarks/local.py [recommend] [speed] [variance]
 """
 
 from __future__ import annotations
@@ -88,16 +91,16 @@ def ours(kind: type, categories: int, epsilon: float) -> float:
     best = math.inf
     for _ in range(ROUNDS):
         oracle = kind(categories=categories, epsilon=epsilon)
-        start = time.perf_counter()
+        start = time.process_time()
         oracle.estimate(oracle.randomize(values))
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 
 def theirs(
     peer: Peer, library: str, oracle: str, categories: int, epsilon: float
 ) -> tuple[float, int] | None:
-    """The seconds for all reports, and how many reports were made."""
+    """The CPU seconds for all reports, and how many reports were made."""
     most = THEIRS.get(oracle, 100_000_000)
     reports = min(REPORTS, most // categories)
     try:
@@ -105,7 +108,7 @@ def theirs(
     except Refused as refusal:
         print(f"{library} {oracle}: {refusal}", flush=True)
         return None
-    return timed.compute * REPORTS / reports, reports
+    return timed.answer["cpu"] * REPORTS / reports, reports
 
 
 def speeds() -> str:
@@ -127,7 +130,7 @@ def speeds() -> str:
                 rows.append(f"| {name} | {categories:,} | {mine:.2f} | {' | '.join(cells)} |")
                 print(rows[-1], flush=True)
     return (
-        f"## Seconds to encode and estimate {REPORTS:,} reports, ε = 1\n\n"
+        f"## CPU seconds to encode and estimate {REPORTS:,} reports, ε = 1\n\n"
         f"tacit: best of {ROUNDS}; the peers run once, after their compilation; *(from n)*: measured with n "
         "reports and multiplied.\n\n"
         "| oracle | k | tacit | pure-ldp | ratio | multi-freq-ldpy | ratio |\n|---|---|---|---|---|---|---|\n"
@@ -144,21 +147,29 @@ def recommended() -> str:
         rows.append(f"| {categories:,} | {' | '.join(names)} |")
     return (
         "## What `recommend` answers\n\n"
+        "The oracle of least variance up to 5 %, by size of a report.\n\n"
         f"| k | {heads} |\n|---|{'---|' * len(EPSILONS)}\n" + "\n".join(rows) + "\n"
     )
 
 
+PARTS = {"recommend": recommended, "speed": speeds, "variance": variances}
+
+
 def main() -> None:
-    parts = sys.argv[1:] or ["speed", "variance"]
-    made = [recommended()]
     RESULTS.mkdir(exist_ok=True)
-    for part in parts:
-        made.append({"speed": speeds, "variance": variances}[part]())
-        (RESULTS / "local.md").write_text(
+    path = RESULTS / "local.md"
+    made: dict[str, str] = {}
+    if path.exists():
+        for section in path.read_text(encoding="utf-8").split("\n## ")[1:]:
+            made[section.splitlines()[0]] = f"## {section.rstrip()}\n"
+    for part in sys.argv[1:] or PARTS:
+        section = PARTS[part]()
+        title, rest = section.removeprefix("## ").split("\n", 1)
+        made[title] = f"## {title}\n\n`python benchmarks/local.py {part}`. {rest.strip()}\n"
+        path.write_text(
             "# Local differential privacy: frequency oracles\n\n"
-            f"`python benchmarks/local.py {' '.join(parts)}`: Python {platform.python_version()}, NumPy "
-            f"{np.__version__}, {os.cpu_count()} cores ({platform.machine()}), one thread.\n\n"
-            + "\n".join(made),
+            f"Python {platform.python_version()}, NumPy {np.__version__}, {os.cpu_count()} cores "
+            f"({platform.machine()}), one thread.\n\n" + "\n".join(made.values()),
             encoding="utf-8",
         )
 
