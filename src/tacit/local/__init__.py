@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tacit.local.rappor import Rappor
     from tacit.local.recommending import Recommendation, recommend
     from tacit.local.release import Frequencies
+    from tacit.local.reports import Reports
     from tacit.local.response import RandomizedResponse
     from tacit.local.subset import SubsetSelection
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
@@ -43,6 +44,7 @@ __all__ = [
     "RandomizedResponse",
     "Rappor",
     "Recommendation",
+    "Reports",
     "SubsetSelection",
     "SymmetricUnary",
     "recommend",
@@ -59,6 +61,7 @@ _HOMES = {
     "RandomizedResponse": "response",
     "Rappor": "rappor",
     "Recommendation": "recommending",
+    "Reports": "reports",
     "SubsetSelection": "subset",
     "SymmetricUnary": "unary",
     "recommend": "recommending",
