@@ -133,6 +133,7 @@ FILLED_BY = (
     "contract.pate_cases", "contract.label_cases", "contract.synthesis_cases", "contract.search_cases",
     "contract.pate_cases", "contract.pate_road_cases",
     "contract.shuffled_cases",
+    "contract.pate_cases", "contract.pate_road_cases", "contract.local_cases",
     "contract.training_cases",
 )  # fmt: skip
 """The modules that register cases; the last needs torch."""

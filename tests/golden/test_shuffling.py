@@ -121,7 +121,7 @@ def test_blocks_bound_the_exact_sum(monkeypatch: pytest.MonkeyPatch):
     exact = costs()
     shuffling._blocks.cache_clear()
     for coarse, fine in zip(blocks, exact, strict=True):
-        assert fine <= coarse <= fine * 1.01
+        assert fine <= coarse <= fine * 1.02
 
 
 def test_many_rounds_compose():

@@ -43,7 +43,7 @@ from tacit import events
 Array = NDArray[np.float64]
 
 EXACT = 500
-"""Up to this many values of N, and a fifth as many of c, are blocks of their own."""
+"""Up to this many values of N are blocks of their own; a tenth as many where there is c, and of c."""
 WIDTH = 0.2
 """Width of a block of N in standard deviations; the blocks of c are five times as wide."""
 TAIL_ERROR = 1e-11
@@ -190,7 +190,8 @@ def _blocks(loss: float, categories: int, reports: int) -> tuple[Array, Array, A
     Probabilities are those of N in proportion to its size: N − 1 is Binomial(n − 1, 2p).
     """
     chance = math.exp(-loss) / (1 + (categories - 1) * math.exp(-loss))
-    starts, ends = _cut(reports - 1, 2 * chance, WIDTH)
+    exact = EXACT if categories == 2 else EXACT // 10
+    starts, ends = _cut(reports - 1, 2 * chance, WIDTH, exact)
     weights = _between(starts, ends, reports - 1, 2 * chance)
     if categories == 2:
         return starts + 1, np.zeros_like(starts), weights
@@ -198,20 +199,25 @@ def _blocks(loss: float, categories: int, reports: int) -> tuple[Array, Array, A
     counts, ratios, joint = [], [], []
     for start, end, weight in zip(starts + 1, ends + 1, weights, strict=True):
         others = reports - int(end)
-        low, high = _cut(others, rate, 5 * WIDTH)
+        low, high = _cut(others, rate, 5 * WIDTH, exact, above=3.0)
         counts.append(np.full(low.size, start))
         ratios.append(low / end)
         joint.append(weight * _between(low, high, others, rate))
     return np.concatenate(counts), np.concatenate(ratios), np.concatenate(joint)
 
 
-def _cut(trials: int, rate: float, width: float) -> tuple[Array, Array]:
-    """First and last values of blocks that cover 0 … trials; near the mean, ``width`` deviations wide."""
+def _cut(trials: int, rate: float, width: float, exact: int, above: float = 64.0) -> tuple[Array, Array]:
+    """First and last values of blocks that cover 0 … trials.
+
+    Near the mean they are ``width`` standard deviations wide, or single values if there are few (``exact``).
+    They grow further out, and the last one begins ``above`` deviations above the mean.
+    """
     mean, spread = trials * rate, math.sqrt(trials * rate * (1 - rate))
-    step = 1.0 if 16 * spread <= EXACT * WIDTH / width else width * spread
+    step = 1.0 if 16 * spread <= exact else width * spread
     inner = np.arange(mean - 8 * spread, mean + 8 * spread + step, step)
     outer = 8 * spread * np.geomspace(1.0, 8.0, 10)
-    edges = np.floor(np.concatenate([mean - outer, inner, mean + outer]))
+    edges = np.concatenate([mean - outer, inner, mean + outer])
+    edges = np.floor(edges[edges <= mean + above * spread + 1])
     starts = np.unique(np.concatenate([[0.0], np.clip(edges, 0, trials)]))
     return starts, np.append(starts[1:] - 1, float(trials))
 
