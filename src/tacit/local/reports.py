@@ -93,7 +93,7 @@ class Reports:
     >>> path.read_text().splitlines()[:3]
     ['colour', '02', '00']
     >>> Reports.load(path).estimate().value.round(1).tolist()
-    [0.7, 0.0, 0.3]
+    [0.7, -0.0, 0.3]
     """
 
     oracle: FrequencyOracle
