@@ -124,6 +124,22 @@ def test_blocks_bound_the_exact_sum(monkeypatch: pytest.MonkeyPatch):
         assert fine <= coarse <= fine * 1.02
 
 
+@pytest.mark.parametrize("trials", [10, 1000, 20_000])
+def test_tails_are_as_accurate_as_is_allowed_for(trials: int):
+    """Against sums of whole numbers."""
+    spread = math.sqrt(trials) / 2
+    for deviations in (-3, 0, 2, 6, 15):
+        least = min(max(round(trials / 2 + deviations * spread), 1), trials)
+        ways = math.comb(trials, least)
+        total = ways
+        for k in range(least, trials):
+            ways = ways * (trials - k) // (k + 1)
+            total += ways
+        exact = Fraction(total, 2**trials)
+        found = Fraction(float(shuffling._at_least(np.array([float(least)]), np.array([float(trials)]))[0]))
+        assert abs(found / exact - 1) <= shuffling.TAIL_ERROR * (math.sqrt(trials) + 5)
+
+
 def test_many_rounds_compose():
     """Ten rounds by the loss distribution cost less than by Rényi, and that less than ten times one round."""
     once = events.Shuffled(events.Pure(2.0), 10_000)

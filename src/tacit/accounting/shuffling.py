@@ -46,10 +46,13 @@ EXACT = 500
 """Up to this many values of N are blocks of their own; a tenth as many where there is c, and of c."""
 WIDTH = 0.2
 """Width of a block of N in standard deviations; the blocks of c are five times as wide."""
-TAIL_ERROR = 1e-11
-"""Relative error allowed for one binomial tail; against exact sums it is below 1e-12."""
-WEIGHT_ERROR = 1e-9
+TAIL_ERROR = 2e-14
+"""Relative error allowed for a tail of Binomial(N, ½), times √N + 5. At most a fifth of it was found, by
+quadrature with 50 digits up to N = 10¹² and 30 standard deviations."""
+WEIGHT_ERROR = 1e-8
 """Relative error allowed for the probability of a block."""
+MOST = 10**10
+"""More reports than this are counted as so many: a batch hides no less when others join it."""
 LARGEST_LOCAL = 100.0
 """Above this ε₀ nobody's report hides another's: the cost is that of the local randomizer."""
 FEW = 8
@@ -59,18 +62,19 @@ TINY = 1e-290
 """Below this, δ is known by the logarithm of a Chernoff bound."""
 
 
-def local(event: events.Shuffled) -> tuple[float, int]:
-    """ε₀ and the categories of the randomizer; 2 categories are the bound for a general one."""
+def _local(event: events.Shuffled) -> tuple[float, int, int]:
+    """ε₀, the categories of the randomizer (2 stand for a general one), and the number of reports."""
     inner = event.event
-    return inner.epsilon, inner.categories if isinstance(inner, events.RandomizedResponse) else 2
+    categories = inner.categories if isinstance(inner, events.RandomizedResponse) else 2
+    return inner.epsilon, categories, min(event.reports, MOST)
 
 
 def profile(event: events.Shuffled, epsilon: Array) -> Array:
     """δ(ε) at every ε ≥ 0, the same in both directions, from above."""
-    loss, categories = local(event)
+    loss, categories, reports = _local(event)
     if epsilon.size <= FEW:
-        return _profile(loss, categories, event.reports, epsilon)
-    at, deltas, _ = _dots(loss, categories, event.reports)
+        return _profile(loss, categories, reports, epsilon)
+    at, deltas, _ = _dots(loss, categories, reports)
     inside = np.minimum(epsilon, loss)
     return np.where(epsilon < loss, np.interp(np.expm1(inside), np.expm1(at), deltas), 0.0)
 
@@ -82,8 +86,8 @@ def divergence(event: events.Shuffled, orders: Array) -> Array:
     α(α−1)·∫ (e^{(α−1)ε} + e^{−αε})·δ(ε) dε over ε ≥ 0. Between two dots, δ is below its chord in e^ε, and
     the convex weight below its chord in ε, so each piece is a product of two straight lines.
     """
-    loss, categories = local(event)
-    at, _, logs = _dots(loss, categories, event.reports)
+    loss, categories, reports = _local(event)
+    at, _, logs = _dots(loss, categories, reports)
     gap = np.diff(at)
     bent = gap / -np.expm1(-gap)
     high, low = np.log(gap) + logs[1:], np.log(gap * bent) + _log_gap(logs[:-1], logs[1:])
@@ -165,7 +169,8 @@ def _given_counts(counts: Array, up: Array, down: Array) -> Array:
     least = np.minimum(np.floor(counts * share) + 1, counts)
     first = _at_least(least - 1, counts - 1)
     second = _at_least(least, counts - 1)
-    value = up * first * (1 + TAIL_ERROR) - down * second * (1 - TAIL_ERROR)
+    error = TAIL_ERROR * (np.sqrt(counts) + 5)
+    value = up * first * (1 + error) - down * second * (1 - error)
     return np.where(up > 0, np.maximum(value, 0.0), 0.0)
 
 
