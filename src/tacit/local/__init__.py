@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.local.columns import frequencies_of
     from tacit.local.hadamard import HadamardResponse
     from tacit.local.hashing import LocalHashing
     from tacit.local.heavy_hitters import HeavyHitters
@@ -47,6 +48,7 @@ __all__ = [
     "Reports",
     "SubsetSelection",
     "SymmetricUnary",
+    "frequencies_of",
     "recommend",
 ]
 
@@ -64,6 +66,7 @@ _HOMES = {
     "Reports": "reports",
     "SubsetSelection": "subset",
     "SymmetricUnary": "unary",
+    "frequencies_of": "columns",
     "recommend": "recommending",
 }
 """The module of each exported name."""
