@@ -260,7 +260,7 @@ KINDS = [
     events.PoissonSampled(0.1, events.Gaussian(1.0)), events.Compose((events.Pure(1.0), events.Pure(2.0))),
     events.SampledWithoutReplacement(10, 100, events.Gaussian(1.0)), events.Parallel((events.Pure(1.0),)),
     events.BestOf(events.Pure(1.0), 0.0, 0.1), events.BestOfPoisson(events.Pure(1.0), 5.0),
-    events.OneOf((events.Pure(1.0), events.Pure(2.0))),
+    events.OneOf((events.Pure(1.0), events.Pure(2.0))), events.Shuffled(events.Pure(1.0), 100),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["architectures", "columns", "models", "students"]
+__all__ = ["architectures", "columns", "models", "oracles", "students"]
 
 ARCHITECTURES = ("linear", "mlp", "cnn", "scattering", "resnet")
 """The names in ``tacit.training.networks.architectures.RECIPES``, which needs PyTorch; a test compares."""
@@ -47,3 +47,10 @@ def columns(ctx: Any, incomplete: str) -> list[str]:
 def students(incomplete: str) -> list[str]:
     """Classifiers that ``tacit pate fit`` knows as teachers and students, and that begin so."""
     return [name for name in STUDENTS if name.startswith(incomplete)]
+
+
+def oracles(incomplete: str) -> list[str]:
+    """Methods that ``tacit local randomize`` knows and that begin so."""
+    from tacit.local.reports import METHODS
+
+    return [name for name in ("recommended", *METHODS) if name.startswith(incomplete)]

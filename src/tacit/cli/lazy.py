@@ -61,6 +61,11 @@ COMMANDS = {
             "tacit.cli.pate",
         ),
         Command(
+            "local",
+            "Randomize a column into reports, and estimate frequencies from reports.",
+            "tacit.cli.local",
+        ),
+        Command(
             "predict",
             "Predict the target of other rows with a saved model; spends nothing.",
             "tacit.cli.predict",

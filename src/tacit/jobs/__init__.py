@@ -33,6 +33,13 @@ from tacit.jobs.checking import Checked, curator_check
 from tacit.jobs.comparing import Compared, Measured, compare
 from tacit.jobs.fitting import FitJob, Fitted, fit, plan_fit
 from tacit.jobs.job import Balance, Due, Job, Refused
+from tacit.jobs.local import (
+    Randomized,
+    RandomizeJob,
+    local_estimate,
+    local_randomize,
+    plan_local_randomize,
+)
 from tacit.jobs.pate import (
     AnsweredVotes,
     PateFitJob,
@@ -64,6 +71,8 @@ __all__ = [
     "PateFitJob",
     "Predicted",
     "QueryJob",
+    "RandomizeJob",
+    "Randomized",
     "Refused",
     "SynthesizeJob",
     "Synthesized",
@@ -75,10 +84,13 @@ __all__ = [
     "curator_check",
     "evaluate",
     "fit",
+    "local_estimate",
+    "local_randomize",
     "pate_answer",
     "pate_fit",
     "plan_evaluate",
     "plan_fit",
+    "plan_local_randomize",
     "plan_pate_answer",
     "plan_pate_fit",
     "plan_query",

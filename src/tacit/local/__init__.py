@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.local.columns import frequencies_of
     from tacit.local.hadamard import HadamardResponse
     from tacit.local.hashing import LocalHashing
     from tacit.local.heavy_hitters import HeavyHitters
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tacit.local.rappor import Rappor
     from tacit.local.recommending import Recommendation, recommend
     from tacit.local.release import Frequencies
+    from tacit.local.reports import Reports
     from tacit.local.response import RandomizedResponse
     from tacit.local.subset import SubsetSelection
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
@@ -43,8 +45,10 @@ __all__ = [
     "RandomizedResponse",
     "Rappor",
     "Recommendation",
+    "Reports",
     "SubsetSelection",
     "SymmetricUnary",
+    "frequencies_of",
     "recommend",
 ]
 
@@ -59,8 +63,10 @@ _HOMES = {
     "RandomizedResponse": "response",
     "Rappor": "rappor",
     "Recommendation": "recommending",
+    "Reports": "reports",
     "SubsetSelection": "subset",
     "SymmetricUnary": "unary",
+    "frequencies_of": "columns",
     "recommend": "recommending",
 }
 """The module of each exported name."""
