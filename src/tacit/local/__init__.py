@@ -15,25 +15,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.local.duchi import Duchi
+    from tacit.local.hybrid import Hybrid
+    from tacit.local.means import Means
     from tacit.local.oracle import FrequencyOracle, LocalMechanism
+    from tacit.local.piecewise import Piecewise
+    from tacit.local.privunit import PrivUnit
     from tacit.local.release import Frequencies
     from tacit.local.response import RandomizedResponse
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
 
 __all__ = [
+    "Duchi",
     "Frequencies",
     "FrequencyOracle",
+    "Hybrid",
     "LocalMechanism",
+    "Means",
     "OptimizedUnary",
+    "Piecewise",
+    "PrivUnit",
     "RandomizedResponse",
     "SymmetricUnary",
 ]
 
 _HOMES = {
+    "Duchi": "duchi",
     "Frequencies": "release",
     "FrequencyOracle": "oracle",
+    "Hybrid": "hybrid",
     "LocalMechanism": "oracle",
+    "Means": "means",
     "OptimizedUnary": "unary",
+    "Piecewise": "piecewise",
+    "PrivUnit": "privunit",
     "RandomizedResponse": "response",
     "SymmetricUnary": "unary",
 }

@@ -139,7 +139,7 @@ class RandomizedResponse(Mechanism):
             raise InvalidValue(name, "another", requirement, "Map other answers to one of them.") from None
 
 
-def favoured(epsilon: float, these: int, others: int) -> Fraction:
+def favoured(epsilon: float | Fraction, these: int, others: int) -> Fraction:
     """The probability of a set of ``these`` outcomes, each at most e^ε times as likely as each of ``others``.
 
     It is the largest multiple of 2^−60 that is not above these·e^ε/(these·e^ε + others).
