@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.local.duchi import Duchi
     from tacit.local.hybrid import Hybrid
+    from tacit.local.learning import LocalLinearRegression, LocalLogisticRegression
     from tacit.local.means import Means
     from tacit.local.oracle import FrequencyOracle, LocalMechanism
     from tacit.local.piecewise import Piecewise
@@ -30,6 +31,8 @@ __all__ = [
     "Frequencies",
     "FrequencyOracle",
     "Hybrid",
+    "LocalLinearRegression",
+    "LocalLogisticRegression",
     "LocalMechanism",
     "Means",
     "OptimizedUnary",
@@ -44,6 +47,8 @@ _HOMES = {
     "Frequencies": "release",
     "FrequencyOracle": "oracle",
     "Hybrid": "hybrid",
+    "LocalLinearRegression": "learning",
+    "LocalLogisticRegression": "learning",
     "LocalMechanism": "oracle",
     "Means": "means",
     "OptimizedUnary": "unary",

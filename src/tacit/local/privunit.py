@@ -255,6 +255,6 @@ class PrivUnit(LocalMechanism):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         rows /= lengths[:, None]
         if self.clip_norm is None:
-            return sound.astype(np.float64)
+            return np.where(sound, 1.0, 0.0)
         with np.errstate(over="ignore"):
             return np.asarray(np.where(sound, np.minimum(lengths * (largest / self.clip_norm), 1.0), 0.0))
