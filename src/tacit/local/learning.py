@@ -80,7 +80,7 @@ class LocalLogisticRegression(ClassifierMixin, LocalModel):  # type: ignore[misc
         codes = given.places(y, classes)
         targets = (codes[:, None] == np.arange(len(classes))).astype(np.float64)
         targets[codes < 0] = np.nan
-        return targets[:, 1:] if len(classes) == 2 else targets
+        return np.asarray(targets[:, 1:] if len(classes) == 2 else targets)
 
     def _residuals(self, scores: Array, targets: Array) -> Array:
         return np.asarray((expit(scores) if self._outputs() == 1 else softmax(scores, axis=1)) - targets)

@@ -17,8 +17,8 @@ all later reports are computed from other people's rows and from earlier reports
 Duchi, Jordan and Wainwright 2018). What is learnt from the reports is post-processing.
 
 **What it costs.** Every report has noise of its own, whose variance is about d·(π/2)·((e^ε + 1)/(e^ε − 1))²
-times the square of ``clip_norm`` for d weights and small ε; a central model adds noise once, to a sum over all
-rows. ``benchmarks/local_means.py`` compares both on Adult.
+times the square of ``clip_norm`` for d weights and small ε; a central model adds noise once, to a sum over
+all rows. ``benchmarks/local_means.py`` compares both on Adult.
 """
 
 from __future__ import annotations
