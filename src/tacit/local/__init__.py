@@ -2,13 +2,30 @@
 
 A person runs ``randomize`` on their own value, and the collector runs ``estimate`` on the reports of all.
 
-=========================  ==========================================================  ====================
-frequency oracle           the report                                                  bits of a report
-=========================  ==========================================================  ====================
-:class:`RandomizedResponse`  a category                                                log2 k
-:class:`OptimizedUnary`    a bit per category, the true one a fair coin                k
-:class:`SymmetricUnary`    a bit per category, all flipped with the same chance        k
-=========================  ==========================================================  ====================
+============================  ==================================================  ===========================
+frequencies of k categories   the report                                          bits of a report
+============================  ==================================================  ===========================
+:class:`RandomizedResponse`   a category                                          log2 k
+:class:`HadamardResponse`     a number of a block of a Hadamard matrix            about log2 k + 1
+:class:`LocalHashing`         a hash function and a hash                          about log2 k + 2·ε
+:class:`SubsetSelection`      a set of about k/(e^ε + 1) categories               at most k
+:class:`OptimizedUnary`       a bit for each category, the true one a fair coin   k
+:class:`SymmetricUnary`       a bit for each category, all flipped alike          k
+============================  ==================================================  ===========================
+
+:func:`recommend` compares them. :class:`HeavyHitters` finds the frequent values of a domain that is too
+large to be listed, and :class:`Rappor` answers again and again about the same value.
+
+==================================  =========================================================================
+means                               the report
+==================================  =========================================================================
+:class:`Duchi`                      a bit: one of the two bounds
+:class:`Piecewise`                  a cell near the number, or any other cell
+:class:`Hybrid`                     one of these two, drawn at random: the least variance for every number
+:class:`PrivUnit`                   a direction that leans towards that of the vector
+:class:`LocalLogisticRegression`    the randomized gradient of one person, for a classifier
+:class:`LocalLinearRegression`      the same for least squares
+==================================  =========================================================================
 """
 
 from importlib import import_module
@@ -16,21 +33,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.local.duchi import Duchi
+    from tacit.local.hadamard import HadamardResponse
+    from tacit.local.hashing import LocalHashing
+    from tacit.local.heavy_hitters import HeavyHitters
     from tacit.local.hybrid import Hybrid
     from tacit.local.learning import LocalLinearRegression, LocalLogisticRegression
     from tacit.local.means import Means
     from tacit.local.oracle import FrequencyOracle, LocalMechanism
     from tacit.local.piecewise import Piecewise
     from tacit.local.privunit import PrivUnit
+    from tacit.local.rappor import Rappor
+    from tacit.local.recommending import Recommendation, recommend
     from tacit.local.release import Frequencies
     from tacit.local.response import RandomizedResponse
+    from tacit.local.subset import SubsetSelection
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
 
 __all__ = [
     "Duchi",
     "Frequencies",
     "FrequencyOracle",
+    "HadamardResponse",
+    "HeavyHitters",
     "Hybrid",
+    "LocalHashing",
     "LocalLinearRegression",
     "LocalLogisticRegression",
     "LocalMechanism",
@@ -39,14 +65,21 @@ __all__ = [
     "Piecewise",
     "PrivUnit",
     "RandomizedResponse",
+    "Rappor",
+    "Recommendation",
+    "SubsetSelection",
     "SymmetricUnary",
+    "recommend",
 ]
 
 _HOMES = {
     "Duchi": "duchi",
     "Frequencies": "release",
     "FrequencyOracle": "oracle",
+    "HadamardResponse": "hadamard",
+    "HeavyHitters": "heavy_hitters",
     "Hybrid": "hybrid",
+    "LocalHashing": "hashing",
     "LocalLinearRegression": "learning",
     "LocalLogisticRegression": "learning",
     "LocalMechanism": "oracle",
@@ -55,7 +88,11 @@ _HOMES = {
     "Piecewise": "piecewise",
     "PrivUnit": "privunit",
     "RandomizedResponse": "response",
+    "Rappor": "rappor",
+    "Recommendation": "recommending",
+    "SubsetSelection": "subset",
     "SymmetricUnary": "unary",
+    "recommend": "recommending",
 }
 """The module of each exported name."""
 

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from tacit.local.release import Frequencies
     from tacit.tables.release import Release
 
-__all__ = ["Counted", "FrequencyOracle", "LocalMechanism", "SupportOracle", "shares_interval"]
+__all__ = [
+    "Counted", "FrequencyOracle", "LocalMechanism", "SupportOracle", "listed", "numbered", "shares_interval",
+    "whole",
+]  # fmt: skip
 
 LARGEST_LAW = 2**16
 """The law of a report is listed for at most so many different reports."""
@@ -206,11 +209,11 @@ class FrequencyOracle(LocalMechanism):
         """The place of each value among the categories, −1 for none of them; never an error for a value."""
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise InvalidValue("values", type(values), "a sequence, one value of each person")
-        array = values if isinstance(values, np.ndarray) else _listed(values)
+        array = values if isinstance(values, np.ndarray) else listed(values)
         if array.ndim != 1:
             raise InvalidValue("values", f"{array.ndim} dimensions", "a sequence, one value of each person")
         if self._names is None:
-            return _whole(array, self.size)
+            return whole(array, self.size)
         from tacit.data.given import places
 
         return places(array, self._names)
@@ -276,15 +279,15 @@ def shares_interval(counts: Int64, total: int, miss: float) -> tuple[Float64, Fl
 
 def numbered(reports: Any, bound: int) -> tuple[Int64, int]:
     """The reports that are whole numbers below ``bound``, and how many are not."""
-    array = reports if isinstance(reports, np.ndarray) else _listed(reports)
+    array = reports if isinstance(reports, np.ndarray) else listed(reports)
     if array.ndim != 1:
         raise InvalidValue("reports", f"{array.ndim} dimensions", "a sequence, one report of each person")
-    codes = _whole(array, bound)
+    codes = whole(array, bound)
     accepted = codes[codes >= 0]
     return accepted, codes.size - accepted.size
 
 
-def _listed(values: Iterable[Any]) -> NDArray[Any]:
+def listed(values: Iterable[Any]) -> NDArray[Any]:
     """A sequence as an array of numbers where all are plain numbers, else of objects."""
     items = list(values)
     if all(type(item) in (int, float, bool) for item in items) and all(
@@ -296,7 +299,7 @@ def _listed(values: Iterable[Any]) -> NDArray[Any]:
     return array
 
 
-def _whole(array: NDArray[Any], bound: int) -> Int64:
+def whole(array: NDArray[Any], bound: int) -> Int64:
     """Whole numbers from 0 to ``bound`` − 1 as they are, −1 for everything else."""
     if array.dtype.kind in "iub":
         kept = (array >= 0) & (array < bound)
