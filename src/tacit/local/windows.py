@@ -64,16 +64,21 @@ class Windows:
 
     def table(self, place: int) -> list[Fraction]:
         """The probability of every cell as the report of a place."""
-        outside = (1 - self.inside) / (self.cells - self.width)
-        window = range(place, place + self.width)
-        return [self.inside / self.width if cell in window else outside for cell in range(self.cells)]
+        law = [(1 - self.inside) / (self.cells - self.width)] * self.cells
+        law[place : place + self.width] = [self.inside / self.width] * self.width
+        return law
 
     def law(self, number: float) -> list[Fraction]:
-        """The probability of every cell as the report of a number in [−1, 1]."""
+        """The probability of every cell as the report of a number in [−1, 1].
+
+        The windows of two neighbouring places differ in one cell at either end.
+        """
         lower, upwards = self._around(np.array([number]))
         place, chance = int(lower[0]), Fraction(int(upwards[0]), _UNIT)
-        both = zip(self.table(place), self.table(place + 1), strict=True)
-        return [(1 - chance) * one + chance * other for one, other in both]
+        law, other = self.table(place), self.table(place + 1)
+        for cell in (place, place + self.width):
+            law[cell] = (1 - chance) * law[cell] + chance * other[cell]
+        return law
 
     def draw(self, numbers: Float64, source: Source) -> Int64:
         """A report for each number of [−1, 1]."""
