@@ -1,4 +1,4 @@
-"""pure-ldp and multi-freq-ldpy, asked by benchmarks/local.py: encode and estimate, value by value as they do."""
+"""pure-ldp and multi-freq-ldpy, asked by benchmarks/local.py: encode and estimate, value by value."""
 
 from __future__ import annotations
 

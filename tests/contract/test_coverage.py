@@ -24,10 +24,14 @@ from tacit import estimators, mechanisms, pate, tables
 from tacit.estimators.linear.noise import PLACES
 from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
+from tacit.local.oracle import FrequencyOracle, LocalMechanism, SupportOracle
 from tacit.tables.questions import Question as Value
 
 PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budget"}
 """Take a ledger and make no release of their own: questions of a table and estimators, listed below, do."""
+
+LOCAL_BASES = (LocalMechanism, FrequencyOracle, SupportOracle)
+"""Bases of local mechanisms, which randomize nothing themselves."""
 
 WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network")
 """Modules that need torch."""
@@ -110,6 +114,15 @@ def aggregators() -> set[str]:
     return {kind.__name__ for kind in kinds if kind not in bases}
 
 
+def randomizers() -> set[str]:
+    """Local mechanisms: public classes that randomize the value of a person."""
+    return {
+        value.__name__
+        for _, value in public("tacit.local")
+        if isinstance(value, type) and issubclass(value, LocalMechanism) and value not in LOCAL_BASES
+    }
+
+
 def charging() -> set[str]:
     """Whatever else is public and takes a ledger: evaluations, trainers, and the next room."""
     return {
@@ -163,11 +176,12 @@ MAKERS: dict[str, Callable[[], set[str]]] = {
     "places of noise": placed,
     "purchases": bought,
     "aggregators": aggregators,
+    "local mechanisms": randomizers,
     "whatever takes a ledger": charging,
 }
 FEWEST = {
     "mechanisms": 10, "questions": 14, "estimators": 4, "places of noise": 21, "purchases": 3,
-    "aggregators": 8,
+    "aggregators": 8, "local mechanisms": 8,
     "whatever takes a ledger": 2 if find_spec("torch") else 1,
 }  # fmt: skip
 """How many there are at least: a derivation that finds nothing would find nothing missing."""

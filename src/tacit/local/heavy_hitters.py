@@ -114,7 +114,8 @@ class HeavyHitters(LocalMechanism):
         symbols = self._symbols(values)
         n, g = len(symbols), self.hash_range
         group = uniform(self._source, self.groups, n)
-        vectors = uniform(self._source, g, n * self.groups * self._digits).reshape(n, -1)
+        length = self.groups * self._digits
+        vectors = uniform(self._source, g, n * length).reshape(n, length)
         spread = self._spread(symbols)
         used = np.arange(spread.shape[1])[None, :] < ((group + 1) * self._digits)[:, None]
         hashes = (vectors * spread * used).sum(axis=1) % g
@@ -204,7 +205,8 @@ class HeavyHitters(LocalMechanism):
     def _spread(self, symbols: Int64) -> Int64:
         """The digits over the field of all symbols, those of each symbol in turn."""
         powers = self.hash_range ** np.arange(self._digits)
-        return np.asarray((symbols[:, :, None] // powers % self.hash_range).reshape(len(symbols), -1))
+        found = symbols[:, :, None] // powers % self.hash_range
+        return np.asarray(found.reshape(len(symbols), self._digits * symbols.shape[1]))
 
     def _sound(self, reports: Any) -> tuple[NDArray[np.int64], int]:
         """The reports that the mechanism can make, and how many others there are."""

@@ -132,11 +132,12 @@ class Rappor(LocalMechanism):
             raise InvalidValue("values", type(values), "a sequence, one value of each person")
         texts = [_text(value) for value in values]
         cohorts = uniform(self._source, self.cohorts, len(texts))
-        filters = np.array(
-            [self._filter(text, int(cohort)) for text, cohort in zip(texts, cohorts, strict=True)], dtype=bool
-        ).reshape(len(texts), self.bits)
-        rows = np.packbits(filters, axis=1, bitorder="little")
-        rows ^= packed.bernoulli_rows(self._source, self.permanent_flip, len(texts), self.bits)
+        pairs = list(zip(texts, cohorts.tolist(), strict=True))
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+        filters = np.array([self._filter(*pair) for pair in places], dtype=bool).reshape(-1, self.bits)
+        encoded = np.packbits(filters, axis=1, bitorder="little")
+        rows = packed.bernoulli_rows(self._source, self.permanent_flip, len(texts), self.bits)
+        rows ^= encoded[[places[pair] for pair in pairs]]
         number = cohorts.astype("<u2").view(np.uint8).reshape(len(texts), 2)
         return np.concatenate([number, rows], axis=1)
 
