@@ -132,6 +132,7 @@ FILLED_BY = (
     "contract.weight_cases", "contract.split_cases", "contract.boosting_cases", "contract.classical_cases",
     "contract.pate_cases", "contract.label_cases", "contract.synthesis_cases", "contract.search_cases",
     "contract.pate_cases", "contract.pate_road_cases", "contract.local_cases",
+    "contract.local_number_cases",
     "contract.training_cases",
 )  # fmt: skip
 """The modules that register cases; the last needs torch."""

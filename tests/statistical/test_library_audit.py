@@ -42,6 +42,7 @@ SECTIONS = {
     "contract.pate_cases": "Aggregators of PATE",
     "contract.pate_road_cases": "PATE from rows: teachers, and neighbours",
     "contract.local_cases": "Local mechanisms: reports of single people",
+    "contract.local_number_cases": "Local mechanisms: means, vectors and models",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }
