@@ -30,7 +30,8 @@ BLOCK = 1 << 16
 _TOLERANCE = 1e-4
 """How much the length of a report may differ, relatively, from the one that all reports have."""
 _UNIT = 2**53
-LARGEST_EPSILON = 200.0
+LARGEST_EPSILON = 80.0
+"""The probability of the cap is computed with 160 bits, which hold e^−80 well."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,15 @@ def _quantile(dimension: int, tail: Any) -> Any:
 
 
 def _pull(dimension: int, share: float) -> float:
-    """E[T; T in the cap] = (1 − γ²)^((d−1)/2)/((d − 1)·B(½, (d−1)/2)), in logarithms."""
+    """E[T; T in the cap] = (1 − γ²)^((d−1)/2)/((d − 1)·B(½, (d−1)/2)), in logarithms.
+
+    1 − γ² is 4z(1 − z) for z = (1 − γ)/2, which keeps its digits where γ is near 1.
+    """
     from scipy.special import betaln
 
     half = (dimension - 1) / 2
-    angle = 1.0 - 2.0 * float(_quantile(dimension, share))
-    remaining = math.log1p(-min(angle * angle, 1 - 2e-16))
-    return math.exp(half * remaining - math.log(2 * half) - float(betaln(0.5, half)))
+    z = float(_quantile(dimension, share))
+    return math.exp(half * math.log(4 * z * (1 - z)) - math.log(2 * half) - float(betaln(0.5, half)))
 
 
 @dataclass(frozen=True)

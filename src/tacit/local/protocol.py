@@ -272,7 +272,7 @@ class LocalModel(Telling):
         rows = protocol.space.scaled(matrix)
         residuals = self._residuals(products(rows, weights), targets)
         residuals[np.isnan(targets).any(axis=1)] = 0.0
-        gradients = (rows[:, :, None] * residuals[:, None, :]).reshape(len(rows), -1)
+        gradients = (rows[:, :, None] * residuals[:, None, :]).reshape(len(rows), weights.size)
         spare = protocol.mechanism.dimension - gradients.shape[1]
         if spare:
             gradients = np.pad(gradients, ((0, 0), (0, spare)))
