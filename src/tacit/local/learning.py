@@ -12,11 +12,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from tacit.data import given
 from tacit.data.declared import declared_classes, declared_target_bounds
 from tacit.local.protocol import Array, LocalModel
+from tacit.models.scores import ComparesScores
 
 __all__ = ["LocalLinearRegression", "LocalLogisticRegression"]
 
 
-class LocalLogisticRegression(ClassifierMixin, LocalModel):  # type: ignore[misc]
+class LocalLogisticRegression(ClassifierMixin, LocalModel, ComparesScores):  # type: ignore[misc]
     """Logistic regression from one randomized gradient of each person, for two classes or more.
 
     Relation: ``replace_one`` of one person's row. Event: ``Pure(ε)``, with the argument of
@@ -88,17 +89,6 @@ class LocalLogisticRegression(ClassifierMixin, LocalModel):  # type: ignore[misc
     def _keep(self, coefficients: Array, intercepts: Array) -> None:
         self.classes_ = np.array(declared_classes(self.classes))
         self.coef_, self.intercept_ = coefficients, intercepts
-
-    def decision_function(self, X: Any) -> Array:
-        """Scores: one per row for two classes (positive for the second), else one per class."""
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the highest score."""
-        scores = self._scores(X)
-        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
