@@ -11,7 +11,7 @@ environment of their own (``_side.py``), value by value, as their interfaces hav
 theirs would take minutes, fewer are made and the seconds are multiplied; the table says so. tacit's random
 numbers are cryptographic and its probabilities exact; theirs are pseudo-random numbers in floating point.
 
-    python benchmarks/local.py [variance] [speed]
+    python benchmarks/local.py [speed] [variance]
 """
 
 from __future__ import annotations
@@ -149,19 +149,18 @@ def recommended() -> str:
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["variance", "speed"]
+    parts = sys.argv[1:] or ["speed", "variance"]
     made = [recommended()]
-    if "variance" in parts:
-        made.append(variances())
-    if "speed" in parts:
-        made.append(speeds())
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "local.md").write_text(
-        "# Local differential privacy: frequency oracles\n\n"
-        f"`python benchmarks/local.py {' '.join(parts)}`: Python {platform.python_version()}, NumPy "
-        f"{np.__version__}, {os.cpu_count()} cores ({platform.machine()}), one thread.\n\n" + "\n".join(made),
-        encoding="utf-8",
-    )
+    for part in parts:
+        made.append({"speed": speeds, "variance": variances}[part]())
+        (RESULTS / "local.md").write_text(
+            "# Local differential privacy: frequency oracles\n\n"
+            f"`python benchmarks/local.py {' '.join(parts)}`: Python {platform.python_version()}, NumPy "
+            f"{np.__version__}, {os.cpu_count()} cores ({platform.machine()}), one thread.\n\n"
+            + "\n".join(made),
+            encoding="utf-8",
+        )
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ from tacit.local import bits
 from tacit.local.hashing import hashed
 from tacit.local.recommending import ORACLES
 from tacit.randomness import Source, exp_bounds
+from tacit.tables.lines import answer_of
 
 Law = dict[Any, Fraction]
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in ORACLES]
-NOT_DECLARED = [None, math.nan, -1, 10**30, 2.5, "2", object()]
+NOT_DECLARED = [None, math.nan, -1, 10**30, 2.5, "2", [1, 2]]
 
 
 def check_laws(laws: list[Law], epsilon: float) -> Fraction:
@@ -291,6 +292,8 @@ class TestWhatClientsSend:
         assert ((low <= simple.value) & (simple.value <= high)).all()
         assert release.non_negative().value.min() >= 0
         assert release.non_negative().reports == 80
+        assert list(release.to_frame().index) == [0, 1, 2, 3]
+        assert [line.keys for line in answer_of(release, 0.9).lines] == [(0,), (1,), (2,), (3,)]
         assert str(release)
 
 
@@ -324,3 +327,12 @@ def test_the_client_needs_neither_pandas_nor_ibis(tmp_path: Any) -> None:
         "sys.exit(any(name in sys.modules for name in ('pandas', 'ibis', 'sklearn', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int16, np.float32, np.bool_, object])
+def test_values_of_every_type(dtype: Any) -> None:
+    oracle = local.RandomizedResponse(categories=300, epsilon=50.0, random_state=1)
+    assert oracle.randomize(np.array([0, 1, 1], dtype=dtype)).tolist() == [0, 1, 1]
+    assert len(oracle.randomize(np.array([0, 1, 1], dtype=complex))) == 3
+    with pytest.raises(InvalidValue, match="mask"):
+        oracle.randomize(np.ma.masked_array([0, 1], mask=[True, False]))

@@ -7,7 +7,7 @@ frequencies of k categories   the report                                        
 ============================  ==================================================  ===========================
 :class:`RandomizedResponse`   a category                                          log2 k
 :class:`HadamardResponse`     a number of a block of a Hadamard matrix            about log2 k + 1
-:class:`LocalHashing`         a hash function and a hash                          about log2 k + 2·ε
+:class:`LocalHashing`         a hash function and a hash                          log2 k + O(ε)
 :class:`SubsetSelection`      a set of about k/(e^ε + 1) categories               at most k
 :class:`OptimizedUnary`       a bit for each category, the true one a fair coin   k
 :class:`SymmetricUnary`       a bit for each category, all flipped alike          k

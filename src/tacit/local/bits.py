@@ -93,7 +93,8 @@ def column_counts(rows: Rows, columns: int) -> Int64:
     Bytes count up to 255 rows at once: 255 slabs of rows are added byte by byte, for each of the eight bits.
     """
     if rows.size <= _BLOCK:
-        return np.unpackbits(rows, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)[:columns]
+        unpacked = np.unpackbits(rows, axis=1, bitorder="little")
+        return np.asarray(unpacked.sum(axis=0, dtype=np.int64)[:columns])
     slab = -(-len(rows) // 255)
     length = slab * rows.shape[1]
     counts = np.zeros((rows.shape[1], 8), dtype=np.int64)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HeavyHitters"]
 
+_ROWS = 1 << 14
+
 
 @dataclass(frozen=True)
 class HeavyHitters(LocalMechanism):
@@ -112,6 +114,10 @@ class HeavyHitters(LocalMechanism):
         The vector has one number for every digit of the value; those beyond the prefix are not used.
         """
         symbols = self._symbols(values)
+        starts = range(0, max(1, len(symbols)), _ROWS)
+        return np.concatenate([self._randomized(symbols[start : start + _ROWS]) for start in starts])
+
+    def _randomized(self, symbols: Int64) -> NDArray[np.int16]:
         n, g = len(symbols), self.hash_range
         group = uniform(self._source, self.groups, n)
         length = self.groups * self._digits
@@ -179,7 +185,7 @@ class HeavyHitters(LocalMechanism):
         return Frequencies(
             "frequent values by HeavyHitters",
             self.guarantee,
-            Answer(self._unmixed(chosen / total), interval, np.asarray, cells=True),
+            Answer(self._unmixed(chosen / total), interval, np.asarray),
             categories=tuple(self._value(prefix) for prefix in prefixes[found]),
             reports=len(rows),
             refused=refused,

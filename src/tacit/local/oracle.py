@@ -294,21 +294,22 @@ def listed(values: Iterable[Any]) -> NDArray[Any]:
         abs(item) < 2**53 for item in items if type(item) is int
     ):
         return np.array(items, dtype=np.float64 if any(type(item) is float for item in items) else np.int64)
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
+    return np.fromiter(items, dtype=object, count=len(items))
 
 
 def whole(array: NDArray[Any], bound: int) -> Int64:
     """Whole numbers from 0 to ``bound`` − 1 as they are, −1 for everything else."""
-    if array.dtype.kind in "iub":
+    if isinstance(array, np.ma.MaskedArray):
+        raise InvalidValue("values", type(array), "without a mask", "Fill what is masked by a public rule.")
+    if array.dtype.kind not in "iubf":
+        return np.fromiter((_one(item, bound) for item in array.tolist()), np.int64, array.size)
+    with np.errstate(invalid="ignore"):
         kept = (array >= 0) & (array < bound)
-        return np.where(kept, array, -1).astype(np.int64)
-    if array.dtype.kind == "f":
-        with np.errstate(invalid="ignore"):
-            kept = (array >= 0) & (array < bound) & (array == np.floor(array))
-        return np.where(kept, array, -1).astype(np.int64)
-    return np.fromiter((_one(item, bound) for item in array.tolist()), np.int64, array.size)
+        if array.dtype.kind == "f":
+            kept &= array == np.floor(array)
+    found = np.full(array.shape, -1, dtype=np.int64)
+    found[kept] = array[kept]
+    return found
 
 
 def _one(item: Any, bound: int) -> int:

@@ -210,7 +210,7 @@ class Rappor(LocalMechanism):
         return Frequencies(
             "frequencies by Rappor",
             self.guarantee,
-            Answer(values, interval, np.asarray, cells=True),
+            Answer(values, interval, np.asarray),
             categories=names,
             reports=int(sound.sum()),
             refused=int((~sound).sum()),
@@ -249,8 +249,12 @@ class Rappor(LocalMechanism):
         weights = inverse.reshape(len(inverse), m, self.bits)
         proxy = (1 - 2 * flip) / (2 * math.log((1 - flip) / flip))
         squares = ((weights**2).sum(axis=2) * sizes).sum(axis=1) * (m / (n * (1 - 2 * flip))) ** 2
-        means = m * np.einsum("cji,jiv->cvj", weights, design.reshape(m, self.bits, -1))
-        spread = (means.max(axis=2) - means.min(axis=2)).max(axis=1)
+        filters = design.reshape(m, self.bits, -1)
+        most, least = np.full(design.shape[1:] * 2, -math.inf), np.full(design.shape[1:] * 2, math.inf)
+        for cohort in range(m):
+            means = m * weights[:, cohort] @ filters[cohort]
+            most, least = np.maximum(most, means), np.minimum(least, means)
+        spread = (most - least).max(axis=1)
         level = math.log(4 / miss)
         return np.asarray(np.sqrt(2 * proxy * squares * level) + spread * math.sqrt(level / (2 * n)))
 

@@ -61,7 +61,7 @@ class Frequencies(Release):
         return cls(
             f"frequencies by {type(oracle).__name__}",
             oracle.guarantee,
-            Answer(oracle.frequencies(counted), interval, np.asarray, cells=True),
+            Answer(oracle.frequencies(counted), interval, np.asarray),
             categories=names,
             reports=counted.accepted,
             refused=counted.refused,
@@ -83,6 +83,11 @@ class Frequencies(Release):
             return replace(answer, values=values, interval=interval)
 
         return self._processed(projected)
+
+    def _called(self, frame: Any) -> Any:
+        """The frame with the names of the categories, which are public."""
+        frame.index = list(self.categories)
+        return frame.rename_axis("category")
 
     def _processed(self, step: Callable[[Answer], Answer]) -> Frequencies:
         return Frequencies(

@@ -116,14 +116,17 @@ def _variance(epsilon: float, size: int, members: int) -> float:
 
 def _resize(rows: bits.Rows, fixed: Int64, members: int, size: int, source: Source) -> None:
     """Add or remove uniformly chosen members, except the fixed one, until every row has ``members`` ones."""
+    cells, masks = rows.reshape(-1), np.left_shift(1, np.arange(8)).astype(np.uint8)
     weights = bits.row_weights(rows)
     wrong = np.flatnonzero(weights != members)
-    while wrong.size:
-        column = uniform(source, size, wrong.size)
-        byte, mask = column >> 3, np.left_shift(np.uint8(1), (column & 7).astype(np.uint8))
-        present = rows[wrong, byte] & mask != 0
-        flip = (present == (weights[wrong] > members)) & (column != fixed[wrong])
-        flipped = wrong[flip]
-        rows[flipped, byte[flip]] ^= mask[flip]
-        weights[flipped] += np.where(present[flip], -1, 1)
-        wrong = wrong[weights[wrong] != members]
+    start, kept, missing = wrong * rows.shape[1], fixed[wrong], members - weights[wrong]
+    while start.size:
+        column = uniform(source, size, start.size)
+        place, mask = start + (column >> 3), masks[column & 7]
+        before = cells[place]
+        present = before & mask != 0
+        flip = (present != (missing > 0)) & (column != kept)
+        cells[place] = before ^ np.where(flip, mask, np.uint8(0))
+        missing += np.where(flip, np.where(present, 1, -1), 0)
+        left = missing != 0
+        start, kept, missing = start[left], kept[left], missing[left]

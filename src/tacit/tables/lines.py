@@ -51,6 +51,8 @@ def answer_of(release: Release, confidence: float) -> AnswerLines:
         index = value.index if frame is None else frame.index
         names = [str(name or f"column {place}") for place, name in enumerate(index.names, 1)]
         keys = _keys(index)
+    elif frame is not None and getattr(value, "ndim", 0) == 1:
+        names, keys = [str(frame.index.name or "number")], _keys(frame.index)
     elif isinstance(value, tuple | list):
         names, keys = ["bound"] if len(value) == 2 else ["number"], _numbered(len(value))
     else:
