@@ -18,6 +18,7 @@ import tacit
 from tacit import events
 from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue, TacitError, WeakPrivacy
 from tacit.estimators import Preprocessor
+from tacit.evaluation.rowlocal import parts_with_products
 from tacit.local import LocalLinearRegression, LocalLogisticRegression
 from tacit.local.protocol import Protocol
 
@@ -202,6 +203,7 @@ class TestOddRows:
         X = data(2)[0][:300]
         alone = np.concatenate([fitted.decision_function(row[None]) for row in X])
         assert np.array_equal(alone, fitted.decision_function(X))
+        assert parts_with_products(fitted) == []
 
 
 class TestFiles:

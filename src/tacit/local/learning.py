@@ -11,7 +11,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from tacit.data import given
 from tacit.data.declared import declared_classes, declared_target_bounds
+from tacit.evaluation import register_rowwise
 from tacit.local.protocol import Array, LocalModel
+from tacit.models.registry import register
 from tacit.models.scores import ComparesScores
 
 __all__ = ["LocalLinearRegression", "LocalLogisticRegression"]
@@ -159,3 +161,11 @@ class LocalLinearRegression(RegressorMixin, LocalModel):  # type: ignore[misc]
         scores = np.clip(self._scores(X)[:, 0], -1.0, 1.0)
         lower, upper = np.asarray(self.target_bounds_)
         return np.asarray(lower / 2 + upper / 2 + scores * (upper / 2 - lower / 2))
+
+
+for _tag, _model in (
+    ("local-logistic-regression", LocalLogisticRegression),
+    ("local-linear-regression", LocalLinearRegression),
+):
+    register(_tag, _model, _model.released)
+    register_rowwise(_model, _model.predicts_from)
