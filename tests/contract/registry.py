@@ -134,6 +134,7 @@ FILLED_BY = (
     "contract.pate_cases", "contract.pate_road_cases",
     "contract.shuffled_cases",
     "contract.pate_cases", "contract.pate_road_cases", "contract.local_cases",
+    "contract.local_number_cases",
     "contract.training_cases",
 )  # fmt: skip
 """The modules that register cases; the last needs torch."""

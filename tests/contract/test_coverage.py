@@ -24,13 +24,14 @@ from tacit import estimators, mechanisms, pate, tables
 from tacit.estimators.linear.noise import PLACES
 from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
+from tacit.local.numbers import NumberMechanism
 from tacit.local.oracle import FrequencyOracle, LocalMechanism, SupportOracle
 from tacit.tables.questions import Question as Value
 
 PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budget"}
 """Take a ledger and make no release of their own: questions of a table and estimators, listed below, do."""
 
-LOCAL_BASES = (LocalMechanism, FrequencyOracle, SupportOracle)
+LOCAL_BASES = (LocalMechanism, FrequencyOracle, SupportOracle, NumberMechanism)
 """Bases of local mechanisms, which randomize nothing themselves."""
 
 WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network")
@@ -181,7 +182,7 @@ MAKERS: dict[str, Callable[[], set[str]]] = {
 }
 FEWEST = {
     "mechanisms": 10, "questions": 14, "estimators": 4, "places of noise": 21, "purchases": 3,
-    "aggregators": 8, "local mechanisms": 8,
+    "aggregators": 8, "local mechanisms": 12,
     "whatever takes a ledger": 2 if find_spec("torch") else 1,
 }  # fmt: skip
 """How many there are at least: a derivation that finds nothing would find nothing missing."""

@@ -221,7 +221,7 @@ def test_formats_are_a_closed_list(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.require(name)
     assert imported == [
         "tacit.models.archive", "tacit.estimators.registry", "tacit.labels.saving",
-        "tacit.pate.registry", "tacit.training.networks.network",
+        "tacit.pate.registry", "tacit.local.learning", "tacit.training.networks.network",
     ]  # fmt: skip
     with pytest.raises(KeyError):
         registry.require("os")

@@ -43,6 +43,7 @@ SECTIONS = {
     "contract.pate_road_cases": "PATE from rows: teachers, and neighbours",
     "contract.local_cases": "Local mechanisms: reports of single people",
     "contract.shuffled_cases": "Shuffled reports",
+    "contract.local_number_cases": "Local mechanisms: means, vectors and models",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }

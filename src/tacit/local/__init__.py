@@ -15,6 +15,17 @@ frequencies of k categories   the report                                        
 
 :func:`recommend` compares them. :class:`HeavyHitters` finds the frequent values of a domain that is too
 large to be listed, and :class:`Rappor` answers again and again about the same value.
+
+==================================  =========================================================================
+means                               the report
+==================================  =========================================================================
+:class:`Duchi`                      a bit: one of the two bounds
+:class:`Piecewise`                  a cell near the number, or any other cell
+:class:`Hybrid`                     one of these two, drawn at random: the least variance for every number
+:class:`PrivUnit`                   a direction that leans towards that of the vector
+:class:`LocalLogisticRegression`    the randomized gradient of one person, for a classifier
+:class:`LocalLinearRegression`      the same for least squares
+==================================  =========================================================================
 """
 
 from importlib import import_module
@@ -22,10 +33,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.local.columns import frequencies_of
+    from tacit.local.duchi import Duchi
     from tacit.local.hadamard import HadamardResponse
     from tacit.local.hashing import LocalHashing
     from tacit.local.heavy_hitters import HeavyHitters
+    from tacit.local.hybrid import Hybrid
+    from tacit.local.learning import LocalLinearRegression, LocalLogisticRegression
+    from tacit.local.means import Means
     from tacit.local.oracle import FrequencyOracle, LocalMechanism
+    from tacit.local.piecewise import Piecewise
+    from tacit.local.privunit import PrivUnit
     from tacit.local.rappor import Rappor
     from tacit.local.recommending import Recommendation, recommend
     from tacit.local.release import Frequencies
@@ -35,13 +52,20 @@ if TYPE_CHECKING:
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
 
 __all__ = [
+    "Duchi",
     "Frequencies",
     "FrequencyOracle",
     "HadamardResponse",
     "HeavyHitters",
+    "Hybrid",
     "LocalHashing",
+    "LocalLinearRegression",
+    "LocalLogisticRegression",
     "LocalMechanism",
+    "Means",
     "OptimizedUnary",
+    "Piecewise",
+    "PrivUnit",
     "RandomizedResponse",
     "Rappor",
     "Recommendation",
@@ -53,13 +77,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Duchi": "duchi",
     "Frequencies": "release",
     "FrequencyOracle": "oracle",
     "HadamardResponse": "hadamard",
     "HeavyHitters": "heavy_hitters",
+    "Hybrid": "hybrid",
     "LocalHashing": "hashing",
+    "LocalLinearRegression": "learning",
+    "LocalLogisticRegression": "learning",
     "LocalMechanism": "oracle",
+    "Means": "means",
     "OptimizedUnary": "unary",
+    "Piecewise": "piecewise",
+    "PrivUnit": "privunit",
     "RandomizedResponse": "response",
     "Rappor": "rappor",
     "Recommendation": "recommending",

@@ -43,6 +43,7 @@ ARCHIVE, SAFETENSORS = "archive", "safetensors"
 HOMES = {
     ARCHIVE: (
         "tacit.models.archive", "tacit.estimators.registry", "tacit.labels.saving", "tacit.pate.registry",
+        "tacit.local.learning",
     ),
     SAFETENSORS: ("tacit.training.networks.network",),
 }

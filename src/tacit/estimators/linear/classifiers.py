@@ -16,11 +16,12 @@ from tacit.data.given import places
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax
 from tacit.estimators.linear.model import Array, LinearModel
 from tacit.estimators.linear.noise.place import Noise
+from tacit.models.scores import ComparesScores
 
 __all__ = ["LinearSVC", "LogisticRegression"]
 
 
-class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
+class LinearClassifier(ClassifierMixin, LinearModel, ComparesScores):  # type: ignore[misc]
     """Base of the classifiers: scores, and the declared classes."""
 
     released = (*LinearModel.released, "classes_")
@@ -44,17 +45,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         if isinstance(self._loss(), Softmax):
             intercepts = intercepts - intercepts.mean()
         self.coef_, self.intercept_ = coefficients, intercepts
-
-    def decision_function(self, X: Any) -> Array:
-        """Scores: one per row for two classes (positive for the second), else one per class."""
-        scores = self._scores(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the highest score."""
-        scores = self._scores(X)
-        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
 
 
 class LogisticRegression(LinearClassifier):

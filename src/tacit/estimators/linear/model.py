@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit import _validate, events
 from tacit.data import given
 from tacit.data.arithmetic import products
-from tacit.data.features import Features, box
+from tacit.data.features import Features
 from tacit.errors import InvalidValue
 from tacit.estimators.blocks import PrivateRows, Rows, added
 from tacit.estimators.linear import noise as places
@@ -234,25 +234,13 @@ class LinearModel(PrivateEstimator):
 
     def _space(self, features: Features | None, width: int) -> Space:
         intercept = bool(self.fit_intercept)
-        norm = None if self.norm is None else _validate.positive("norm", self.norm)
         if isinstance(self.bounds, str):
-            lower, upper = np.full(width, -1.0), np.full(width, 1.0)
-        elif self.bounds is not None:
-            lower, upper = box(self.bounds, width)
-        elif features is not None:
-            lower, upper = np.array(features.lower), np.array(features.upper)
-            norm = features.largest_norm if norm is None else norm
-        else:
-            lower, upper = np.full(width, -np.inf), np.full(width, np.inf)
-        if norm is None and self.bounds is None:
-            raise InvalidValue(
-                "bounds",
-                None,
-                "given, or norm=",
-                "Say what is publicly known: bounds=(lower, upper) of the features, norm= of a row, or a "
-                "Preprocessor before. Or buy them with a part of ε: bounds='dp'.",
-            )
-        return Space.of(lower, upper, norm, intercept=intercept)
+            norm = None if self.norm is None else _validate.positive("norm", self.norm)
+            return Space.of(np.full(width, -1.0), np.full(width, 1.0), norm, intercept=intercept)
+        return Space.declared(
+            width, bounds=self.bounds, norm=self.norm, features=features, intercept=intercept,
+            otherwise="Or buy them with a part of ε: bounds='dp'.",
+        )  # fmt: skip
 
     def _usual_label(self) -> str:
         name = self._noise().name
