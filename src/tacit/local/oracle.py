@@ -307,9 +307,7 @@ def whole(array: NDArray[Any], bound: int) -> Int64:
         kept = (array >= 0) & (array < bound)
         if array.dtype.kind == "f":
             kept &= array == np.floor(array)
-    found = np.full(array.shape, -1, dtype=np.int64)
-    found[kept] = array[kept]
-    return found
+        return np.where(kept, array.astype(np.int64), -1)
 
 
 def _one(item: Any, bound: int) -> int:
