@@ -44,7 +44,7 @@ def frequencies_of(histogram: Release, oracle: RandomizedResponse) -> Frequencie
     >>> table = tacit.tables.open(frame, schema=schema, ledger=ledger, random_state=1)
     >>> found = frequencies_of(table.histogram("smokes", epsilon=0.5), oracle)
     >>> found.value.round(2).tolist(), found.guarantee.price
-    ([0.71, 0.29], 'ε = 0.5, δ = 0')
+    ([0.7, 0.3], 'ε = 0.5, δ = 0')
     >>> table.close(); ledger.close()
     """
     if not isinstance(oracle, RandomizedResponse):

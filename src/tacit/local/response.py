@@ -12,19 +12,21 @@ import numpy as np
 from tacit import events
 from tacit.local.oracle import Counted, SupportOracle, numbered
 from tacit.mechanisms._base import Int64
-from tacit.mechanisms.randomized_response import favoured
-from tacit.randomness import bernoulli, uniform
+from tacit.randomness import bernoulli, exp_bounds, uniform
 
 __all__ = ["RandomizedResponse"]
+
+_BITS, _PRECISION = 60, 160
 
 
 @dataclass(frozen=True)
 class RandomizedResponse(SupportOracle):
     """The report is the true category, or with odds of at most 1 : e^ε each, another one (Warner 1965).
 
-    Guarantee: ε-local differential privacy; the event is ``RandomizedResponse(ε, k)``. The true category is
-    reported with the largest multiple p of 2^−60 not above e^ε/(e^ε + k − 1), any other with (1 − p)/(k −
-    1), and both are drawn exactly. The oracle of least variance for few categories, k < 3e^ε + 2 (Wang et
+    Guarantee: ε-local differential privacy; the event is ``RandomizedResponse(ε, k)``. With probability s the
+    report is the true category, and otherwise any of all k, each alike; a value that is none of them always
+    gives any. The odds of the true category are 1 + s·k/(1 − s) to 1, and s is the largest multiple of 2^−60
+    at which they do not exceed e^ε; both draws are exact. The oracle of least variance for few categories, k < 3e^ε + 2 (Wang et
     al. 2017); the report has log2 k bits.
 
     >>> oracle = RandomizedResponse(categories=4, epsilon=2.0, random_state=1)
@@ -43,7 +45,10 @@ class RandomizedResponse(SupportOracle):
     @property
     def keep(self) -> Fraction:
         """The probability of reporting the true category."""
-        return favoured(self.epsilon, 1, self.size - 1)
+        _, away = exp_bounds(Fraction(self.epsilon), _PRECISION)
+        gain = (1 << _PRECISION) - away
+        sure = Fraction((gain << _BITS) // (gain + self.size * away), 1 << _BITS)
+        return sure + (1 - sure) / self.size
 
     @property
     def other(self) -> Fraction:
@@ -59,10 +64,11 @@ class RandomizedResponse(SupportOracle):
         self._listable(self.size)
         return {report: self.keep if report == code else self.other for report in range(self.size)}
 
-    def _randomized(self, codes: Int64) -> Int64:
-        kept = bernoulli(self._source, self.keep, codes.size)
-        away = 1 + uniform(self._source, self.size - 1, codes.size)
-        return np.asarray((codes + np.where(kept, 0, away)) % self.size)
+    def randomize(self, values: Any) -> Int64:
+        """A report for each of the values, a sequence with one value of each person."""
+        codes = self._codes(values)
+        sure = bernoulli(self._source, self.keep - self.other, codes.size)
+        return np.where(sure & (codes >= 0), codes, uniform(self._source, self.size, codes.size))
 
     def _counted(self, reports: Any) -> Counted:
         accepted, refused = numbered(reports, self.size)
