@@ -29,7 +29,7 @@ class Frequencies(Release):
     >>> oracle = tacit.local.RandomizedResponse(categories=["no", "yes"], epsilon=1.0, random_state=1)
     >>> found = oracle.estimate(oracle.randomize(["yes"] * 300 + ["no"] * 700))
     >>> found.on_simplex().value.round(3).tolist(), found.categories, found.reports
-    ([0.706, 0.294], ('no', 'yes'), 1000)
+    ([0.662, 0.338], ('no', 'yes'), 1000)
     """
 
     def __init__(
