@@ -139,7 +139,7 @@ class FederatedPlan:
 
     def _check_relation(self) -> None:
         usual = Relation.REPLACE_ONE if self.trust == "nobody" else Relation.ADD_REMOVE
-        self._set("relation", Relation.of(self.relation or usual))
+        self._set("relation", Relation.of(usual if self.relation == "" else self.relation))
         if self.trust == "nobody" and self.relation is not Relation.REPLACE_ONE:
             raise InvalidValue(
                 "relation", str(self.relation), "'replace_one' where nobody is trusted",
@@ -147,7 +147,7 @@ class FederatedPlan:
             )  # fmt: skip
 
     def _check_sampling(self) -> None:
-        if not self.sampling:
+        if self.sampling == "":
             self._set("sampling", "poisson" if self.trust == "server" else "rotation")
         _validate.choice("sampling", self.sampling, SAMPLINGS)
         if self.sampling == "poisson":
@@ -314,6 +314,10 @@ class FederatedPlan:
     def quorum(self) -> int:
         """How many reports a round needs where noise is shared or reports are mixed, or it is given up."""
         return self.smallest_cohort - self.dropouts
+
+    def weight(self, client: int) -> float:
+        """The public weight of a client, 1 unless the plan has weights."""
+        return self.weights[client] if self.weights else 1.0
 
     @property
     def divisor(self) -> float:

@@ -66,9 +66,11 @@ class Reports:
         beside = np.trunc(np.array(values) * np.array(self._scales) / self.step)
         return np.concatenate([made, beside])
 
-    def vector(self, arrays: Any, reported: Any = None, unclipped: bool | None = None) -> Vector:
+    def vector(
+        self, arrays: Any, reported: Any = None, unclipped: bool | None = None, weight: float = 1.0
+    ) -> Vector:
         """A report in units of the update."""
-        return self.steps(arrays, reported, unclipped) * self.step
+        return self.steps(arrays, reported, unclipped, weight) * self.step
 
     def split(self, total: Vector) -> tuple[Vector, list[float]]:
         """A sum of reports as the sum of updates, and the sums of count and metrics in their units of 1."""

@@ -135,7 +135,7 @@ class Rounds:
 
         ``cohort`` may be given under ``sampling="rotation"``, chosen without looking at any client's data.
         """
-        source = self._source()
+        source = self.client_source(self.number)
         members = self._cohorts.draw(source, cohort)
         if self._open is not None:
             self._open.give_up()
@@ -147,11 +147,14 @@ class Rounds:
         self.pending = None
         return self._open
 
-    def _source(self) -> Source:
-        """Bits for one round; with a seed, others for each round, also where a run goes on from a file."""
+    def client_source(self, number: int, client: int | None = None) -> Source:
+        """Bits for one round of the server or of a client; with a seed, others for each round and client.
+
+        Where there is a seed, a run that goes on from a file draws what it would have drawn.
+        """
         if self._seed is None:
             return Source()
-        text = f"{self._seed} {self.number}".encode()
+        text = f"{self._seed} {number} {client}".encode()
         return Source(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
 
     def _write(self, update: Vector | None = None) -> None:
@@ -252,13 +255,13 @@ class Round:
             return True
 
     def _checked(self, client: int, arrays: Any, metrics: Any, unclipped: bool | None) -> Vector:
+        weight = self.plan.weight(client)
         if self.plan.trust == "server":
-            weight = self.plan.weights[client] if self.plan.weights else 1.0
             return self.reports.steps(arrays, metrics, unclipped, weight)
         vector = self._rounds.updates.flatten(arrays)
         if vector is None:
             return np.zeros(self.reports.dimension)
-        return in_steps(vector, self._longest, self._step)
+        return np.trunc(in_steps(vector, self._longest, self._step) * weight)
 
     def opened(self, total: NDArray[np.uint64], survivors: Collection[int]) -> bool:
         """Take the sum of the encoded reports of ``survivors``, modulo 2^bits ("aggregator").
