@@ -233,6 +233,7 @@ BAD_PLANS: dict[str, tuple[Any, ...]] = {
     "metrics": ((1,), (Metric("a", 0, 1), Metric("a", 0, 2)), (Metric("a", 0, 1, noise=0.001),)),
     "weights": ((1.0,), (2.0,) * 10, (NAN,) * 10, (0.0,) * 10),
 }
+GOOD_METRIC: dict[str, Any] = {"name": "m", "lower": 0.0, "upper": 1.0}
 BAD_METRICS: dict[str, tuple[Any, ...]] = {
     "name": ("", " ", None, 1),
     "lower": (1.0, 2.0, NAN, INF, None, "0"),
@@ -250,7 +251,7 @@ def bad_inputs(plan: FederatedPlan) -> tuple[tuple[str, Callable[[], Any], type[
         if not (name == "noise_multiplier" and value is None)
     ]
     calls += [
-        (f"Metric({name}={value!r})", partial(Metric, **{"name": "m", "lower": 0.0, "upper": 1.0, name: value}))
+        (f"Metric({name}={value!r})", partial(Metric, **{**GOOD_METRIC, name: value}))
         for name, values in BAD_METRICS.items()
         for value in values
     ]
@@ -319,10 +320,8 @@ def case_of(name: str, plan: FederatedPlan, number: int, **more: Any) -> Case:
 
 for named, planned in PLANS.items():
     known = Expected(planned, len(planned._extra_multipliers))
-    register(
-        case_of(
-            named, planned, 5000 if planned.trust == "nobody" else 12_000, broken=with_less_noise(planned), noise=Noise(known.draw, known.cdf, 8000)
-        )
-    )
+    times = 5_000 if planned.trust == "nobody" else 12_000
+    alone = Noise(known.draw, known.cdf, 4000 if planned.trust == "nobody" else 8000)
+    register(case_of(named, planned, times, broken=with_less_noise(planned), noise=alone))
 for named, twin in TWINS.items():
     register(case_of(named, PLANS["federated_server"], 2000, broken=twin, left_out={"noise": AS_BEFORE}))
