@@ -21,10 +21,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.local.duchi import Duchi
     from tacit.local.hadamard import HadamardResponse
     from tacit.local.hashing import LocalHashing
     from tacit.local.heavy_hitters import HeavyHitters
+    from tacit.local.hybrid import Hybrid
+    from tacit.local.means import Means
     from tacit.local.oracle import FrequencyOracle, LocalMechanism
+    from tacit.local.piecewise import Piecewise
+    from tacit.local.privunit import PrivUnit
     from tacit.local.rappor import Rappor
     from tacit.local.recommending import Recommendation, recommend
     from tacit.local.release import Frequencies
@@ -33,13 +38,18 @@ if TYPE_CHECKING:
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
 
 __all__ = [
+    "Duchi",
     "Frequencies",
     "FrequencyOracle",
     "HadamardResponse",
     "HeavyHitters",
+    "Hybrid",
     "LocalHashing",
     "LocalMechanism",
+    "Means",
     "OptimizedUnary",
+    "Piecewise",
+    "PrivUnit",
     "RandomizedResponse",
     "Rappor",
     "Recommendation",
@@ -49,13 +59,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Duchi": "duchi",
     "Frequencies": "release",
     "FrequencyOracle": "oracle",
     "HadamardResponse": "hadamard",
     "HeavyHitters": "heavy_hitters",
+    "Hybrid": "hybrid",
     "LocalHashing": "hashing",
     "LocalMechanism": "oracle",
+    "Means": "means",
     "OptimizedUnary": "unary",
+    "Piecewise": "piecewise",
+    "PrivUnit": "privunit",
     "RandomizedResponse": "response",
     "Rappor": "rappor",
     "Recommendation": "recommending",
