@@ -249,7 +249,7 @@ class FederatedPlan:
 
     def _round(self, noise: float) -> events.Event:
         if self._pure:
-            local: events.Event = events.Pure(1 / noise)
+            local = events.Pure(1 / noise)
             return events.Shuffled(local, self.quorum) if self.shuffler else local
         if self.trust == "aggregator":
             return self._distributed(noise, 1.0).event

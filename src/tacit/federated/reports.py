@@ -93,16 +93,14 @@ class Reports:
                 noise_multiplier=self.plan.noise_multiplier, random_state=source,
             )  # fmt: skip
             return np.asarray(mechanism(report))
-        mechanism = self._direction if not source.seeded else replace(self._direction, random_state=source)
-        return np.asarray(mechanism.randomize(report), np.float64)
+        leaning = replace(self._direction, random_state=source) if source.seeded else self._direction
+        return np.asarray(leaning.randomize(report), np.float64)
 
     @cached_property
     def _direction(self) -> PrivUnit:
         from tacit.local.privunit import PrivUnit
 
-        return PrivUnit(
-            epsilon=self.plan.report_epsilon, dimension=self.dimension, clip_norm=self.norm
-        )
+        return PrivUnit(epsilon=self.plan.report_epsilon, dimension=self.dimension, clip_norm=self.norm)
 
     @property
     def longest_randomized(self) -> float:
