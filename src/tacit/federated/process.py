@@ -128,6 +128,8 @@ def _restored(rounds: Rounds, moves: ServerOptimizer, arrays: int) -> Arrays:
 def _ask(one: Round, client_update: ClientUpdate, parameters: Arrays, rounds: Rounds) -> None:
     """Have every client of the cohort compute and report, as the plan's trust says."""
     encoder = one.encoder() if one.plan.trust == "aggregator" else None
+    if encoder is not None and len(one.cohort) > one.plan.largest_cohort:
+        return
     total: NDArray[np.uint64] | None = None
     survivors = []
     for client in one.cohort:
@@ -144,7 +146,7 @@ def _ask(one: Round, client_update: ClientUpdate, parameters: Arrays, rounds: Ro
             one.receive(client, rounds.updates.unflatten(report))
         elif encoder is not None:
             report = one.reports.vector(arrays, metrics, weight=one.plan.weight(client))
-            encoded = encoder.encode(report, source)
+            encoded = encoder.encode(report, source, cohort=len(one.cohort))
             total = encoded if total is None else total + encoded
             survivors.append(client)
     if total is not None:
