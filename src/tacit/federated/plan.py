@@ -354,8 +354,9 @@ class FederatedPlan:
         left = self.noise_multiplier**-2 - math.fsum(each**-2 for each in self._extra_multipliers)
         if left <= 0:
             raise InvalidValue(
-                "metrics", [each.name for each in self.metrics], "with more noise",
-                "The metrics, or the count of the Quantile, would cost more than a round may.",
+                "noise of metrics and count_noise", [each / self.cohort for each in self._extra_multipliers],
+                f"larger: beside them a round has noise multiplier {self.noise_multiplier:.3g} in all",
+                "Metrics, or the count of the Quantile, would cost more than a round may.",
             )  # fmt: skip
         return 1 / math.sqrt(left)
 
