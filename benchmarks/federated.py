@@ -169,9 +169,9 @@ def central(epsilon: float, data: Problem, setting: Setting) -> float:
 def tuned(epsilon: float, trust: str, split: str) -> None:
     """Accuracies on held-out training images, with the noise of the plan; nothing is released here."""
     grid = (
-        itertools.product((30, 50), (10,), (1.0, 2.0, 4.0), (0.3, 0.5))
+        itertools.product((20, 50), (10,), (1.0, 3.0, 10.0), (0.3, 0.6))
         if trust == "nobody"
-        else itertools.product((200, 500), (60, 120), (8.0, 16.0, 32.0), (0.3, 0.6))
+        else itertools.product((200, 500), (60,), (8.0, 16.0, 32.0), (0.3, 0.6))
     )
     generator = np.random.default_rng(0)
     found = []
