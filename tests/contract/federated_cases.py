@@ -322,7 +322,7 @@ def case_of(name: str, plan: FederatedPlan, number: int, **more: Any) -> Case:
 
 for named, planned in PLANS.items():
     known = Expected(planned, len(planned._extra_multipliers))
-    times = 12_000 if planned.trust == "server" else 5_000
+    times = {"nobody": 5000, "aggregator": 8000}.get(planned.trust, 12_000)
     alone = Noise(known.draw, known.cdf, 8000 if planned.trust == "server" else 4000)
     register(case_of(named, planned, times, broken=with_less_noise(planned), noise=alone))
 for named, twin in TWINS.items():
