@@ -47,6 +47,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import hadamard
 from scipy.optimize import minimize_scalar
 
 from tacit import _validate, events
@@ -282,7 +283,9 @@ class Encoder:
     def _given(self, total: ArrayLike) -> UInt64:
         array = np.asarray(total)
         if array.shape != (self.width,) or array.dtype.kind not in "iu":
-            raise InvalidValue("total", f"{array.dtype} of shape {array.shape}", f"{self.width} whole numbers")
+            raise InvalidValue(
+                "total", f"{array.dtype} of shape {array.shape}", f"{self.width} whole numbers"
+            )
         return array.astype(np.uint64)
 
     def _turned(self, vector: Any) -> Float64:
@@ -321,10 +324,14 @@ def _width(dimension: int) -> int:
     return -(-dimension // block) * block
 
 
+_BASE = 32
+_SMALL: Float64 = hadamard(_BASE).astype(np.float64)
+
+
 def _rotated(values: Float64, block: int) -> Float64:
     """The orthonormal Walsh–Hadamard transform of each block of the values."""
-    now, other = values.copy(), np.empty_like(values)
-    half = 1
+    now = (values.reshape(-1, _BASE) @ _SMALL).reshape(-1)
+    other, half = np.empty_like(now), _BASE
     while half < block:
         pairs, turned = now.reshape(-1, 2, half), other.reshape(-1, 2, half)
         np.add(pairs[:, 0], pairs[:, 1], out=turned[:, 0])
