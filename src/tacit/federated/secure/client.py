@@ -41,13 +41,14 @@ def check_degree(degree: int | None) -> int | None:
 class SecureClient:
     """One client in one round; a new one is made for each round.
 
-    ``threshold`` is how many clients a sum that may be opened has, at the fewest: more than half of those that take
-    part. ``on`` names session and round, ``dimension`` and ``bits`` the vectors, ``degree`` the graph (None: all
-    mask with all). They are public and agreed beforehand; a server that departs from them is refused. The four steps are
-    taken in order and once. The client refuses (:class:`~tacit.errors.MessageRefused`) a list of keys without
-    itself, with a key twice or of fewer than ``threshold`` clients; shares that their sender did not seal for it in
-    this round; a list of survivors that is too short, lacks the client itself or differs from an earlier one. It gives
-    for each neighbour one share, of the self-mask or of the mask key, never both.
+    ``threshold`` is how many clients a sum that may be opened has, at the fewest: more than half of those
+    that take part. ``on`` names session and round, ``dimension`` and ``bits`` the vectors, ``degree`` the
+    graph (None: all mask with all). They are public and agreed beforehand; a server that departs from them
+    is refused. The four steps are taken in order and once. The client refuses
+    (:class:`~tacit.errors.MessageRefused`) a list of keys without itself, with a key twice or of fewer than
+    ``threshold`` clients; shares that their sender did not seal for it in this round; a list of survivors
+    that is too short, lacks the client itself or differs from an earlier one. It gives for each neighbour
+    one share, of the self-mask or of the mask key, never both.
     """
 
     def __init__(
@@ -112,7 +113,9 @@ class SecureClient:
         return SharesMessage(self.on, self.number, boxes)
 
     def masked(self, vector: ArrayLike, inbox: InboxMessage | bytes) -> MaskedMessage:
-        """The vector modulo 2^bits, masked towards every neighbour whose shares are in the inbox, and by itself."""
+        """The vector modulo 2^bits, masked towards every neighbour whose shares are in the inbox, and by
+        itself.
+        """
         values = np.asarray(vector)
         if values.shape != (self.dimension,) or values.dtype.kind not in "iu":
             raise InvalidValue(
@@ -140,7 +143,9 @@ class SecureClient:
         return MaskedMessage(self.on, self.number, total, self.bits)
 
     def unmask(self, survivors: SurvivorsMessage | bytes) -> UnmaskMessage:
-        """For each neighbour that sent shares: the share of its self-mask if it survived, else that of its mask key."""
+        """For each neighbour that sent shares: the share of its self-mask if it survived, else that of its
+        mask key.
+        """
         given = self._message(SurvivorsMessage, survivors)
         if self._opened is not None:
             if self._opened[0] == given.clients:
@@ -173,7 +178,7 @@ class SecureClient:
             raise MessageRefused("The list of clients lacks this one, or names one twice.", ANOTHER)
         if len(clients) < self.threshold or 2 * self.threshold <= len(clients):
             raise MessageRefused(
-                f"A threshold of {self.threshold} is not more than half of {len(clients)} clients, or more than all.",
+                f"A threshold of {self.threshold} of {len(clients)} clients is no majority, or more than all.",
                 ANOTHER,
                 got=len(clients),
             )

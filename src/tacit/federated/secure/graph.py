@@ -1,17 +1,17 @@
 """Who masks with whom: everybody with everybody, or each client with a few random neighbours.
 
-With n clients the complete graph costs each of them n − 1 key agreements and masks. Bell, Bonawitz, Gascón, Lepoint and
-Raykova 2020 ("Secure single-server aggregation with (poly)logarithmic overhead") show that a sparse random graph is
-enough: clients stand on a ring in random order, and each masks with the ``degree``/2 next ones on either side, which
-also hold the shares of its secrets. The order is a hash of session, round and number, so every client checks its
-neighbours by itself.
+With n clients the complete graph costs each of them n − 1 key agreements and masks. Bell, Bonawitz, Gascón,
+Lepoint and Raykova 2020 ("Secure single-server aggregation with (poly)logarithmic overhead") show that a
+sparse random graph is enough: clients stand on a ring in random order, and each masks with the ``degree``/2
+next ones on either side, which also hold the shares of its secrets. The order is a hash of session, round
+and number, so every client checks its neighbours by itself.
 
-What may go wrong then has a probability, which :func:`risks` bounds for ``colluding`` clients that tell the server
-everything and ``dropouts`` that leave, neither chosen with knowledge of the order:
+What may go wrong then has a probability, which :func:`risks` bounds for ``colluding`` clients that tell the
+server everything and ``dropouts`` that leave, neither chosen with knowledge of the order:
 
 * *privacy*: some client has as many colluding neighbours as it takes to recover its mask key; or the honest
-  clients that stay fall apart into groups whose sums the server learns apart, for which degree/2 clients in a row must
-  have left or colluded;
+  clients that stay fall apart into groups whose sums the server learns apart, for which degree/2 clients in
+  a row must have left or colluded;
 * *success*: too few neighbours of some client stay to open its mask, and the round is lost.
 """
 

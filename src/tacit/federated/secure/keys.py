@@ -1,7 +1,7 @@
 """Keys of one round: agreed by X25519, derived by HKDF-SHA256, stretched to masks by ChaCha20.
 
-Every derived key is bound to its purpose, the session, the round, the numbers of the two clients and the public keys from
-which it came. A key is used once: keys of clients are fresh in each round.
+Every derived key is bound to its purpose, the session, the round, the numbers of the two clients and the
+public keys from which it came. A key is used once: keys of clients are fresh in each round.
 """
 
 from __future__ import annotations
@@ -129,5 +129,5 @@ class Stream:
 
     def _stretched(self, key: bytes) -> NDArray[np.unsignedinteger]:
         encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor()
-        encryptor.update_into(self._zeros, self._buffer)
+        encryptor.update_into(self._zeros, self._buffer.data)
         return self._words

@@ -1,7 +1,8 @@
 """What clients and server of a round send each other, as bytes that any transport can carry.
 
-A message is a header (kind, session, round, number of the client that sent it or for which it is) and a body of fixed
-layout in little-endian order. ``from_bytes`` refuses everything else; no pickle, and nothing is guessed.
+A message is a header (kind, session, round, number of the client that sent it or for which it is) and a
+body of fixed layout in little-endian order. ``from_bytes`` refuses everything else; no pickle, and nothing
+is guessed.
 
 ================  ================  ============================================================
 message           direction         content
@@ -238,7 +239,9 @@ class SurvivorsMessage(Message):
 
 @dataclass(frozen=True)
 class UnmaskMessage(Message):
-    """One share for each neighbour: of the self-mask of those that survived, of the mask key of those that did not."""
+    """One share for each neighbour: of the self-mask of those that survived, of the mask key of those that
+    did not.
+    """
 
     self_shares: Mapping[int, bytes]
     key_shares: Mapping[int, bytes]

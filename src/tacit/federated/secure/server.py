@@ -40,10 +40,10 @@ _weights = lru_cache(4096)(weights)
 class SecureServer:
     """The server in one round: it carries messages between clients and learns the sum of their vectors.
 
-    ``clients`` are the numbers of those that are invited. Each step takes what arrived from clients, as messages or
-    bytes, and returns what to send to whom; the last returns the sum modulo 2^bits. A message that is malformed, of
-    another round, from a stranger or a second one of the same client is left out and listed in ``refused``; who is
-    left out has dropped out. Where fewer than ``threshold`` clients are left,
+    ``clients`` are the numbers of those that are invited. Each step takes what arrived from clients, as
+    messages or bytes, and returns what to send to whom; the last returns the sum modulo 2^bits. A message
+    that is malformed, of another round, from a stranger or a second one of the same client is left out and
+    listed in ``refused``; who is left out has dropped out. Where fewer than ``threshold`` clients are left,
     :class:`~tacit.errors.RoundAborted` is raised and nothing is opened.
     """
 
@@ -104,7 +104,9 @@ class SecureServer:
         }
 
     def masked(self, messages: Iterable[MaskedMessage | bytes]) -> dict[int, SurvivorsMessage]:
-        """What each client whose vector arrived is told: whose vectors are in the sum. Vectors are added as they come."""
+        """What each client whose vector arrived is told: whose vectors are in the sum. Vectors are added as
+        they come.
+        """
         arrived = set()
         for message in self._accepted(MaskedMessage, messages, self._shared):
             if message.bits == self.bits and message.vector.shape == (self.dimension,):
@@ -211,8 +213,8 @@ def aggregate(
 ) -> Aggregated:
     """The whole protocol in one process, with real keys: for tests, simulations and benchmarks.
 
-    ``drop`` names clients and the message that they no longer send, one of :data:`STAGES`. ``threshold`` is two
-    thirds of the clients unless it is given.
+    ``drop`` names clients and the message that they no longer send, one of :data:`STAGES`. ``threshold`` is
+    two thirds of the clients unless it is given.
 
     >>> aggregate([[1, 2], [3, 4], [250, 250]], bits=8, random_state=1).total.tolist()
     [254, 0]

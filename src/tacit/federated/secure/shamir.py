@@ -1,8 +1,8 @@
 """Shamir's secret sharing of bytes, over the field of 256 elements (Shamir 1979).
 
-A secret of n bytes is split into shares of n bytes, one for each of at most 255 holders. Any ``threshold`` of them give the
-secret back; fewer are independent of it, whatever the computing power, because each byte is the value at 0 of a
-polynomial of degree threshold − 1 whose other coefficients are uniform.
+A secret of n bytes is split into shares of n bytes, one for each of at most 255 holders. Any ``threshold``
+of them give the secret back; fewer are independent of it, whatever the computing power, because each byte
+is the value at 0 of a polynomial of degree threshold − 1 whose other coefficients are uniform.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _products() -> Bytes:
 
 
 def split(secret: bytes, holders: int, threshold: int, source: Source) -> list[bytes]:
-    """Shares of the secret for holders 1 … ``holders``; any ``threshold`` of them are enough, and fewer tell nothing."""
+    """Shares of the secret for holders 1 … ``holders``; any ``threshold`` of them are enough, and fewer
+    tell nothing.
+    """
     if not 1 <= threshold <= holders <= MOST_HOLDERS:
         raise InvalidValue("threshold", threshold, f"between 1 and {holders} holders, themselves at most 255")
     products = _products()
@@ -64,7 +66,7 @@ def weights(points: tuple[int, ...]) -> Bytes:
     differences = at[:, None] ^ at
     np.fill_diagonal(differences, 1)
     logs = logarithms[at].sum() - logarithms[at] - logarithms[differences].sum(axis=1)
-    return powers[logs % 255]
+    return np.asarray(powers[logs % 255])
 
 
 @cache
