@@ -324,21 +324,29 @@ def write(lines: list[str], found: dict[tuple[str, float, str], list[float]], se
     draw(found)
 
 
+ERRORS = (1, 2, 5, 10, 20)
 COLOURS = {
-    "central": "#555555", "server": "#0072b2", "aggregator": "#009e73", "aggregator, rotation": "#56b4e9",
+    "central": "#bbbbbb", "server": "#0072b2", "aggregator": "#009e73", "aggregator, rotation": "#56b4e9",
     "nobody": "#d55e00",
 }  # fmt: skip
 
 
 def draw(found: dict[tuple[str, float, str], list[float]]) -> None:
-    """Accuracy by ε, a line for each trust level, a panel for each split."""
+    """Images that are wrong, by ε: a line for each trust level, a panel for each split."""
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     for axes, split in zip(figure.subplots(1, len(SPLITS), sharey=True), SPLITS, strict=True):
         for trust, colour in COLOURS.items():
-            heights = [float(np.mean(found[split, epsilon, trust])) for epsilon in EPSILONS]
-            style = "--" if trust in ("central", "aggregator, rotation") else "-"
-            axes.plot(EPSILONS, heights, style, marker="o", color=colour, label=trust, markersize=4)
+            heights = [100 - float(np.mean(found[split, epsilon, trust])) for epsilon in EPSILONS]
+            style = "--" if trust == "aggregator, rotation" else "-"
+            width, order = (3.0, 1) if trust == "central" else (1.6, 2)
+            axes.plot(
+                EPSILONS, heights, style, marker="o", color=colour, label=trust, markersize=4,
+                linewidth=width, zorder=order,
+            )  # fmt: skip
         axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_yticks(ERRORS, [f"{each:g}" for each in ERRORS])
+        axes.minorticks_off()
         axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
         axes.set_xlabel("ε of one client")
         axes.set_title({"iid": "images dealt out at random"}.get(split, "two classes a client"), fontsize=10)
@@ -346,7 +354,7 @@ def draw(found: dict[tuple[str, float, str], list[float]]) -> None:
         axes.set_axisbelow(True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    figure.axes[0].set_ylabel("test accuracy, %")
+    figure.axes[0].set_ylabel("test images that are wrong, %")
     figure.axes[1].legend(frameon=False, fontsize=8, title="who is trusted", title_fontsize=8)
     PICTURE.parent.mkdir(exist_ok=True)
     with rc_context({"svg.hashsalt": "tacit", "svg.fonttype": "path"}):

@@ -86,6 +86,12 @@ def test_given_parameters_stay_as_they_are() -> None:
     assert np.abs(run.parameters[0]).max() < 1.0
 
 
+def test_a_pair_of_arrays_is_no_pair_of_arrays_and_metrics() -> None:
+    plan = FederatedPlan(**{**FACTS, "rounds": 1}, trust="server")
+    run = simulate(plan, lambda client, given: (np.full(2, 0.1), np.full(1, 0.1)), [np.zeros(2), np.zeros(1)])
+    np.testing.assert_allclose(np.concatenate(run.parameters), 0.1, atol=0.08)
+
+
 @pytest.mark.parametrize("optimizer", [Averaging(0.5), Momentum(0.2, 0.5), Adam(0.1)])
 def test_optimisers_reach_the_goal(optimizer: Any) -> None:
     parameters = [np.zeros(2)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +125,11 @@ def _restored(rounds: Rounds, moves: ServerOptimizer, arrays: int) -> Arrays:
     return [rounds.state[f"parameter {place}"] for place in range(arrays)]
 
 
+def _has_metrics(answer: Any) -> bool:
+    """Whether a client's answer is a pair of arrays and metrics, and not a pair of arrays."""
+    return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping)
+
+
 def _ask(one: Round, client_update: ClientUpdate, parameters: Arrays, rounds: Rounds) -> None:
     """Have every client of the cohort compute and report, as the plan's trust says."""
     encoder = one.encoder() if one.plan.trust == "aggregator" else None
@@ -135,7 +140,7 @@ def _ask(one: Round, client_update: ClientUpdate, parameters: Arrays, rounds: Ro
     for client in one.cohort:
         try:
             answer = client_update(client, [each.copy() for each in parameters])
-            arrays, metrics = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+            arrays, metrics = answer if _has_metrics(answer) else (answer, None)
         except Exception:
             continue
         source = rounds.client_source(one.number, client)
