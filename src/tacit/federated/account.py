@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 
 from tacit import events
 from tacit.errors import InvalidValue, LedgerError
 from tacit.federated.plan import FederatedPlan
 from tacit.ledger import Payment
-from tacit.ledger.work import Work, conflict
+from tacit.ledger.work import Work, known_here, take_here
 
 LONGEST_LABEL = 120
-
-_HERE: dict[str, list[Work]] = {}
-"""The rounds that runs without a ledger have taken in this process, by run."""
-_TURN = threading.Lock()
 
 
 class RoundsAccount:
@@ -75,12 +70,9 @@ class RoundsAccount:
             label += "" if work.paid or work.taken is None else f" round {work.taken[0]}"
             with self.payment.charge(event, label, noise=noise, delta=delta, work=work):
                 return
-        with _TURN:
-            earlier = _HERE.setdefault(self.run, [])
-            problem = conflict(work, earlier)
-            if problem is not None:
-                raise self._refused(problem)
-            earlier.append(work)
+        problem = take_here(work)
+        if problem is not None:
+            raise self._refused(problem)
 
     def reopen(self, run: str, number: int) -> int:
         """Go on with a run whose checkpoint counts the rounds before ``number`` as taken; the next round.
@@ -105,8 +97,7 @@ class RoundsAccount:
         if self.payment.ledger is None:
             before = (0, number) if number else None
             begun = Work(self.run, (0, self.plan.rounds), before, place=self.place)
-            with _TURN:
-                return list(_HERE.setdefault(self.run, [begun]))
+            return known_here(begun)
         entries = self.payment.ledger.work_of(self.run)
         return [
             entry.work
