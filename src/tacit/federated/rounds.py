@@ -240,6 +240,7 @@ class Round:
         ``arrays`` is the update; under "nobody" it is the randomised update. ``metrics`` are figures by
         name, of which those that the plan declares are read. ``unclipped`` says whether the update was within
         clip_norm before the client itself clipped it. Which reports were taken is the curator's to know.
+        With a shuffler, the rounds are the shuffler's, who alone knows which client sent which report.
         """
         if self.plan.trust == "aggregator":
             raise InvalidValue(
