@@ -34,7 +34,7 @@ PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budge
 LOCAL_BASES = (LocalMechanism, FrequencyOracle, SupportOracle, NumberMechanism)
 """Bases of local mechanisms, which randomize nothing themselves."""
 
-WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network")
+WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network", "tacit.federated.silo")
 """Modules that need torch."""
 
 ABOVE = ("tacit.cli", "tacit.jobs", "tacit.report")

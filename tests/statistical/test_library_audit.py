@@ -44,6 +44,8 @@ SECTIONS = {
     "contract.local_cases": "Local mechanisms: reports of single people",
     "contract.shuffled_cases": "Shuffled reports",
     "contract.local_number_cases": "Local mechanisms: means, vectors and models",
+    "contract.federated_cases": "Federations, by who is trusted",
+    "contract.silo_cases": "Federations, by who is trusted",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }

@@ -16,11 +16,12 @@ nobody has paid for.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Span", "Work", "conflict", "held"]
+__all__ = ["Span", "Work", "conflict", "held", "known_here", "take_here"]
 
 Span = tuple[int, int]
 
@@ -88,6 +89,27 @@ def conflict(work: Work, earlier: Iterable[Work]) -> str | None:
     if work.back and not _covered(work.back, taken):
         return f"{_named(work.back)} were not taken"
     return None
+
+
+_HERE: dict[str, list[Work]] = {}
+"""What runs without a ledger have paid for and taken in this process, by run."""
+_TURN = threading.Lock()
+
+
+def take_here(work: Work) -> str | None:
+    """Note the work of a run that has no ledger, for this process; or why it may not be done, if so."""
+    with _TURN:
+        earlier = _HERE.setdefault(work.run, [])
+        problem = conflict(work, earlier)
+        if problem is None:
+            earlier.append(work)
+        return problem
+
+
+def known_here(begun: Work) -> list[Work]:
+    """What a run that has no ledger did in this process; ``begun``, which its file tells, if nothing."""
+    with _TURN:
+        return list(_HERE.setdefault(begun.run, [begun]))
 
 
 def _named(span: Span) -> str:

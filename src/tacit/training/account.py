@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from tacit import _validate, accounting, events
 from tacit.errors import InvalidValue, LedgerError, TacitError
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
-from tacit.ledger.work import Span, Work, conflict, held
+from tacit.ledger.work import Span, Work, held, known_here, take_here
 from tacit.relations import Relation
 from tacit.training import past
 from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 LONGEST_LABEL = 120
 METRIC = " metric "
 """Between the number of a run and that of an evaluation which moved its learning rate."""
-
-_HERE: dict[str, list[Work]] = {}
-"""The steps that runs without a ledger have paid for and taken in this process, by run."""
-_TURN = threading.Lock()
 
 
 class Account:
@@ -165,12 +160,9 @@ class Account:
             delta = self.plan.delta if work.paid and self.plan.charge == "run" else 0.0
             with self.payment.charge(event, label, noise=noise, delta=delta, work=work):
                 return
-        with _TURN:
-            earlier = _HERE.setdefault(self.run, [])
-            problem = conflict(work, earlier)
-            if problem is not None:
-                raise self._refused(problem)
-            earlier.append(work)
+        problem = take_here(work)
+        if problem is not None:
+            raise self._refused(problem)
 
     def reopen(self, run: str, paid: int, reserved: int) -> int:
         """Go on with a run whose checkpoint counts the steps before ``reserved`` as taken; the next step.
@@ -193,8 +185,7 @@ class Account:
     def _found(self, paid: int, reserved: int) -> tuple[int, list[Work]]:
         """How many steps are paid for, from the first on without a gap, and the blocks that are claimed."""
         if self.ledger is None:
-            with _TURN:
-                known = _HERE.setdefault(self.run, [Work(self.run, (0, paid), (0, reserved))])
+            known = known_here(Work(self.run, (0, paid), (0, reserved)))
         else:
             entries = self.ledger.work_of(self.run)
             if any(
