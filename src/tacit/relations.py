@@ -99,6 +99,8 @@ class Unit:
             return self.part if self.name is None else f"{self.part} of one {self.name}"
         if self.column is None:
             return "row" if self.name is None else f"row, which is one {self.name}"
+        if self.rows == 1 and self.name == self.column:
+            return self.column
         rows = f"at most {self.rows} rows"
         return f"{self.column} ({rows})" if self.name is None else f"{self.name} ({self.column}, {rows})"
 

@@ -1,1 +1,33 @@
-"""Federated learning: clients keep their rows, a server learns from what they send over Flower."""
+"""Federated learning: clients keep their rows, a server learns from what they send over Flower.
+
+:class:`FederatedPlan` holds the public facts of a federation and turns them into noise, event and guarantee;
+who is trusted decides where the noise goes. :class:`Rounds` is what a server does, whatever carries the
+messages, and :func:`simulate` a whole federation in one process.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit.federated.metrics import Metric
+from tacit.federated.plan import FederatedPlan
+from tacit.federated.trusting import CLIENT
+from tacit.training.clipping import Quantile
+
+if TYPE_CHECKING:
+    from tacit.federated.rounds import Round, Rounds
+    from tacit.federated.updates import Updates
+
+__all__ = ["CLIENT", "FederatedPlan", "Metric", "Quantile", "Round", "Rounds", "Updates"]
+
+_ON_FIRST_USE = {
+    "Round": "rounds",
+    "Rounds": "rounds",
+    "Updates": "updates",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names that need more than a plan are imported on first use."""
+    if name in _ON_FIRST_USE:
+        return getattr(import_module(f"tacit.federated.{_ON_FIRST_USE[name]}"), name)
+    raise AttributeError(f"module 'tacit.federated' has no attribute {name!r}")
