@@ -21,6 +21,7 @@ ENVIRONMENTS = Path(__file__).parent.parent / "build" / "peers"
 PACKAGES = {
     "opendp": ("opendp[polars]==0.16.0",),
     "diffprivlib": ("diffprivlib==0.6.6", "scikit-learn<1.6", "pyarrow"),
+    "frequency_oracles": ("pure-ldp==1.2.0", "multi-freq-ldpy==0.2.5"),
     "interpret": ("interpret-core==0.7.8",),
 }
 

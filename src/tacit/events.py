@@ -44,6 +44,7 @@ __all__ = [
     "Renyi",
     "Repeat",
     "SampledWithoutReplacement",
+    "Shuffled",
     "ZeroConcentrated",
     "from_json",
 ]
@@ -260,6 +261,37 @@ class SampledWithoutReplacement(_Around):
 
 
 @dataclass(frozen=True)
+class Shuffled(_Around):
+    """``reports`` people each applied the same local randomizer once; their reports were mixed before
+    anybody looked.
+
+    ``event`` is the randomizer of one person: :class:`RandomizedResponse`, or :class:`Pure` for any other
+    that is ε-private for every two values. It must be the same for all, draw independently, and name
+    nobody: a report that carries a device or a time is not shuffled. ``reports`` counts those of people who
+    followed the protocol, and is public.
+
+    Neighbours differ in the value of one person. As with :class:`RandomizedResponse`, a removed person
+    under ``add_remove`` is one whose report is drawn as for some other value, so both relations cost the
+    same. Were the report missing, its absence would show in the number of reports, which this event does
+    not hide.
+
+    Feldman, McMillan and Talwar 2021, 2023.
+    """
+
+    event: RandomizedResponse | Pure
+    reports: int
+
+    def __post_init__(self) -> None:
+        _set(self, "reports", lambda name, value: _validate.count(name, value, 1))
+        _require_depth(1 + _require_event("event", self.event))
+        if not isinstance(self.event, RandomizedResponse | Pure):
+            raise InvalidValue(
+                "event", self.event, "RandomizedResponse, or Pure with the ε of one person's whole report",
+                "Amplification by shuffling is known for reports without a δ. Give Pure(epsilon).",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Repeat(_Around):
     """``event`` done ``times`` times: costs what a list of that many copies costs."""
 
@@ -381,6 +413,7 @@ _TAGS: dict[str, type[Event]] = {
     "renyi": Renyi,
     "repeat": Repeat,
     "sampled_without_replacement": SampledWithoutReplacement,
+    "shuffled": Shuffled,
     "zero_concentrated": ZeroConcentrated,
 }
 _NAMES = {kind: tag for tag, kind in _TAGS.items()}

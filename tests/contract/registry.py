@@ -132,14 +132,16 @@ FILLED_BY = (
     "contract.weight_cases", "contract.split_cases", "contract.boosting_cases", "contract.classical_cases",
     "contract.pate_cases", "contract.label_cases", "contract.synthesis_cases", "contract.search_cases",
     "contract.pate_cases", "contract.pate_road_cases",
-    "contract.training_cases",
+    "contract.shuffled_cases",
+    "contract.federated_cases",
+    "contract.training_cases", "contract.silo_cases",
 )  # fmt: skip
-"""The modules that register cases; the last needs torch."""
+"""The modules that register cases; the last two need torch."""
 
 
 def registered() -> dict[str, Case]:
     """Every case, after all modules that register one were imported."""
-    for module in FILLED_BY if find_spec("torch") else FILLED_BY[:-1]:
+    for module in FILLED_BY if find_spec("torch") else FILLED_BY[:-2]:
         import_module(module)
     return REGISTRY
 

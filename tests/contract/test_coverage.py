@@ -29,7 +29,7 @@ from tacit.tables.questions import Question as Value
 PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budget"}
 """Take a ledger and make no release of their own: questions of a table and estimators, listed below, do."""
 
-WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network")
+WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network", "tacit.federated.silo")
 """Modules that need torch."""
 
 ABOVE = ("tacit.cli", "tacit.jobs", "tacit.report")

@@ -41,6 +41,8 @@ SECTIONS = {
     "contract.label_cases": "Labels",
     "contract.pate_cases": "Aggregators of PATE",
     "contract.pate_road_cases": "PATE from rows: teachers, and neighbours",
+    "contract.federated_cases": "Federations, by who is trusted",
+    "contract.silo_cases": "Federations, by who is trusted",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }

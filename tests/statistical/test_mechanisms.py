@@ -18,7 +18,7 @@ from scipy import stats
 from tacit import _gaussian, events, mechanisms
 from tacit.errors import BudgetExceeded
 from tacit.mechanisms._grid import WIDENED
-from tacit.mechanisms.randomized_response import _keep_probability
+from tacit.mechanisms.randomized_response import favoured
 from tacit.randomness import Source, exp_bounds
 
 ALARM = 1e-6
@@ -224,7 +224,7 @@ def test_selection_ignores_a_common_shift_and_survives_huge_scores(kind, _table)
 @pytest.mark.parametrize("epsilon", [2.0**-30, 0.1, 1.0, math.log(3), 5.0, 45.0])
 @pytest.mark.parametrize("k", [2, 3, 10, 2**20])
 def test_randomized_response_odds_never_exceed_the_bound(epsilon, k):
-    keep = _keep_probability(epsilon, k)
+    keep = favoured(epsilon, 1, k - 1)
     odds = keep * (k - 1) / (1 - keep)
     _, high = exp_bounds(Fraction(epsilon), 300)
     assert 1 <= odds <= Fraction(2**300, high)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 from tacit import _gaussian, _objective, events
+from tacit.accounting import shuffling
 from tacit.accounting.terms import Amplified, Reversed, Selected, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
@@ -74,6 +75,8 @@ def _leaf(event: events.Event) -> Profile:
                 return _both(lambda eps: np.full_like(eps, failure), math.inf)
             unbounded = math.inf if failure > 0 else loss
             return _both(lambda eps: failure + (1 - failure) * _response(eps, loss, 2), unbounded)
+        case events.Shuffled():
+            return _both(lambda eps: shuffling.profile(event, eps), event.event.epsilon)
         case events.BoundedRange(epsilon=loss):
             return _both(
                 lambda eps: np.square(np.expm1(np.minimum(eps - loss, 0.0) / 2)) / -math.expm1(-loss), loss

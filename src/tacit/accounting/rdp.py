@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from tacit import _objective, events
+from tacit.accounting import shuffling
 from tacit.accounting.terms import Amplified, Reversed, Selected, Term, Terms, Worst
 from tacit.errors import UnsupportedEvent
 
@@ -121,6 +122,8 @@ def _one(term: Term, orders: tuple[float, ...]) -> tuple[Array, float]:
             return (_response(a, epsilon, 2) if epsilon > 0 else np.zeros_like(a)), delta
         case events.BoundedRange(epsilon=epsilon):
             return _bounded_range(a, epsilon), 0.0
+        case events.Shuffled():
+            return shuffling.divergence(term, a), 0.0
         case events.ZeroConcentrated(rho=rho):
             return rho * a, 0.0
         case events.ObjectivePerturbation(noise_multiplier=z, log_determinant=c, directions=k):
@@ -236,6 +239,8 @@ def largest_loss(terms: Terms) -> float:
                 loss = 1 / b
             case events.Pure() | events.BoundedRange() | events.RandomizedResponse():
                 loss = term.epsilon
+            case events.Shuffled(event=local):
+                loss = local.epsilon
             case events.Approximate(epsilon=e, delta=0.0):
                 loss = e
             case Worst(options=options):

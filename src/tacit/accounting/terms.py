@@ -115,6 +115,12 @@ def _resolve(event: events.Event, relation: Relation) -> Counter[Term]:
         return _parallel(event, relation)
     if isinstance(event, events.PoissonSampled):
         inner = _sampled(event, relation)
+        if _shuffles(inner):
+            raise UnsupportedEvent(
+                "How many of a Poisson sample report is not fixed, and shuffling does not hide it.",
+                "Shuffle a sample of fixed size (SampledWithoutReplacement), or claim no sampling.",
+                event=event,
+            )
         if event.rate == 1 or not inner:
             return _counter(inner)
         near = None if relation is Relation.ADD_REMOVE else _halved(inner)
@@ -159,6 +165,19 @@ def _selects(terms: Terms) -> bool:
             case Selected():
                 return True
             case Worst(options=options) if any(_selects(option) for option in options):
+                return True
+    return False
+
+
+def _shuffles(terms: Terms) -> bool:
+    """Whether a batch of shuffled reports is somewhere among the terms."""
+    for term, _ in terms:
+        match term:
+            case events.Shuffled() | Amplified(inner=((events.Shuffled(), _), *_)):
+                return True
+            case Worst(options=options) if any(_shuffles(option) for option in options):
+                return True
+            case Amplified(inner=inner) if _shuffles(inner):
                 return True
     return False
 

@@ -14,12 +14,39 @@ from tacit.federated.trusting import CLIENT
 from tacit.training.clipping import Quantile
 
 if TYPE_CHECKING:
-    from tacit.federated.rounds import Round, Rounds
+    from tacit.federated.optimizers import Adam, Averaging, Momentum
+    from tacit.federated.process import Federation, RoundProgress, simulate
+    from tacit.federated.rounds import PrivateCounts, Round, Rounds
+    from tacit.federated.silo import Silo
     from tacit.federated.updates import Updates
 
-__all__ = ["CLIENT", "FederatedPlan", "Metric", "Quantile", "Round", "Rounds", "Updates"]
+__all__ = [
+    "CLIENT",
+    "Adam",
+    "Averaging",
+    "FederatedPlan",
+    "Federation",
+    "Metric",
+    "Momentum",
+    "PrivateCounts",
+    "Quantile",
+    "Round",
+    "RoundProgress",
+    "Rounds",
+    "Silo",
+    "Updates",
+    "simulate",
+]
 
 _ON_FIRST_USE = {
+    "Adam": "optimizers",
+    "Averaging": "optimizers",
+    "Federation": "process",
+    "Momentum": "optimizers",
+    "PrivateCounts": "rounds",
+    "RoundProgress": "process",
+    "Silo": "silo",
+    "simulate": "process",
     "Round": "rounds",
     "Rounds": "rounds",
     "Updates": "updates",

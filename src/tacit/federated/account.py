@@ -19,8 +19,6 @@ from tacit.federated.plan import FederatedPlan
 from tacit.ledger import Payment
 from tacit.ledger.work import Work, conflict
 
-__all__ = ["RoundsAccount"]
-
 LONGEST_LABEL = 120
 
 _HERE: dict[str, list[Work]] = {}

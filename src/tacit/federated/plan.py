@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtrc
 
 from tacit import _validate, accounting, events
 from tacit.errors import CalibrationError, InvalidValue
@@ -31,7 +31,7 @@ __all__ = ["FederatedPlan"]
 SAMPLINGS = ("poisson", "rotation")
 RANDOMIZERS = ("gaussian", "privunit")
 RARE = 1e-6
-"""How likely it is, at most, that a Poisson cohort of one round is smaller than the plan counts on."""
+"""How likely it is, at most, that a Poisson cohort of one round is larger than the plan counts on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +69,11 @@ class FederatedPlan:
                         server sees who takes part
     ``participations``  the most rounds of one client under "rotation", enforced round by round; by default
                         rounds × cohort ÷ clients, rounded up, with which every round is full
-    ``dropouts``        "aggregator", or a shuffler: how many clients of the smallest cohort may be lost
-                        before the round is given up
-    ``honest``          "aggregator": the fewest honest clients whose noise is in a sum that is opened; by
-                        default all that must survive (``quorum``), which means that none colludes
+    ``dropouts``        "aggregator", or a shuffler: how many of ``cohort`` clients may be lost before the
+                        round is given up
+    ``honest``          "aggregator": the fewest honest clients, of ``cohort`` that were asked, whose noise is
+                        in a sum that is opened; by default all that must survive (``quorum``), which means
+                        that none colludes. A Poisson cohort of another size has the same proportions
     ``bits``            "aggregator": bits of a coordinate in transit
     ``randomizer``      "nobody": "gaussian" or "privunit" (pure ε: Bhowmick et al. 2018)
     ``shuffler``        "nobody" with "privunit": somebody trusted mixes the reports before the server sees
@@ -139,7 +140,7 @@ class FederatedPlan:
 
     def _check_relation(self) -> None:
         usual = Relation.REPLACE_ONE if self.trust == "nobody" else Relation.ADD_REMOVE
-        self._set("relation", Relation.of(self.relation or usual))
+        self._set("relation", Relation.of(usual if self.relation == "" else self.relation))
         if self.trust == "nobody" and self.relation is not Relation.REPLACE_ONE:
             raise InvalidValue(
                 "relation", str(self.relation), "'replace_one' where nobody is trusted",
@@ -147,7 +148,7 @@ class FederatedPlan:
             )  # fmt: skip
 
     def _check_sampling(self) -> None:
-        if not self.sampling:
+        if self.sampling == "":
             self._set("sampling", "poisson" if self.trust == "server" else "rotation")
         _validate.choice("sampling", self.sampling, SAMPLINGS)
         if self.sampling == "poisson":
@@ -179,9 +180,8 @@ class FederatedPlan:
             )
         if self.needs_quorum and self.quorum < 2:
             raise InvalidValue(
-                "dropouts", self.dropouts, f"fewer than the {self.smallest_cohort} clients of a small cohort",
-                "Enlarge the cohort.",
-            )  # fmt: skip
+                "dropouts", self.dropouts, f"so few that 2 of the {self.cohort} clients of a cohort are left"
+            )
         if self.trust == "aggregator":
             self._set("honest", _validate.count("honest", self.honest or self.quorum, 1))
             if self.honest > self.quorum:
@@ -245,27 +245,29 @@ class FederatedPlan:
 
     def _made(self, noise: float) -> events.Event:
         """The event of the run, if one round has so much noise."""
-        return self._repeated(self._round(noise))
+        if self.sampling == "rotation":
+            return events.Repeat(self._round(noise), self.participations)
+        if self.trust == "aggregator" and self.sampling_rate < 1:
+            sampled = self._distributed(noise, 1.0).sampled(self.sampling_rate)
+            return events.Repeat(sampled, self.rounds)
+        return Poisson(self.sampling_rate).event(self._round(noise), self.rounds)
 
     def _round(self, noise: float) -> events.Event:
         if self._pure:
-            local: events.Event = events.Pure(1 / noise)
+            local = events.Pure(1 / noise)
             return events.Shuffled(local, self.quorum) if self.shuffler else local
         if self.trust == "aggregator":
             return self._distributed(noise, 1.0).event
         return events.Gaussian(noise)
 
-    def _repeated(self, once: events.Event) -> events.Event:
-        if self.sampling == "poisson":
-            return Poisson(self.sampling_rate).event(once, self.rounds)
-        return events.Repeat(once, self.participations)
-
     def _distributed(self, noise: float, clip_norm: float) -> DistributedNoise:
         from tacit.federated.distributed import DistributedNoise
 
+        most = self.largest_cohort
         return DistributedNoise(
-            clip_norm=clip_norm, bits=self.bits, summands=self.largest_cohort, honest=self.honest,
-            noise_multiplier=noise,
+            clip_norm=clip_norm, bits=self.bits, summands=most,
+            honest=max(1, self.honest * most // self.cohort),
+            noise_multiplier=noise, relation=str(self.relation),
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------- what follows
@@ -290,14 +292,6 @@ class FederatedPlan:
         return self.cohort / self.clients
 
     @property
-    def smallest_cohort(self) -> int:
-        """The size of a cohort; of a Poisson cohort one that is undercut with probability 10⁻⁶ at most."""
-        if self.sampling == "rotation":
-            return self.cohort
-        sizes = np.arange(self.clients + 1)
-        return int(np.searchsorted(bdtr(sizes, self.clients, self.sampling_rate), RARE))
-
-    @property
     def largest_cohort(self) -> int:
         """The size of a cohort; of a Poisson cohort one that is exceeded with probability 10⁻⁶ at most."""
         if self.sampling == "rotation":
@@ -312,8 +306,22 @@ class FederatedPlan:
 
     @property
     def quorum(self) -> int:
-        """How many reports a round needs where noise is shared or reports are mixed, or it is given up."""
-        return self.smallest_cohort - self.dropouts
+        """How many reports of ``cohort`` clients a round needs where noise is shared or reports are mixed."""
+        return self.cohort - self.dropouts
+
+    def needed(self, asked: int) -> int:
+        """How many of so many clients must report, or the round is given up; 0 where any number will do.
+
+        Shares of noise are sized for the number of clients that are asked, so that the same proportion of
+        them suffices; shuffling hides a report among others by their number.
+        """
+        if self.trust == "aggregator":
+            return max(2, -(-self.quorum * asked // self.cohort))
+        return self.quorum if self.shuffler else 0
+
+    def weight(self, client: int) -> float:
+        """The public weight of a client, 1 unless the plan has weights."""
+        return self.weights[client] if self.weights else 1.0
 
     @property
     def divisor(self) -> float:

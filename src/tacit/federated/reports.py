@@ -10,7 +10,9 @@ noise on all of its coordinates alike.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +22,9 @@ from tacit.federated.plan import FederatedPlan
 from tacit.federated.updates import Updates, Vector, grid, in_steps, within
 from tacit.randomness import Source
 from tacit.training.clipping import Quantile
+
+if TYPE_CHECKING:
+    from tacit.local.privunit import PrivUnit
 
 __all__ = ["Reports"]
 
@@ -66,9 +71,11 @@ class Reports:
         beside = np.trunc(np.array(values) * np.array(self._scales) / self.step)
         return np.concatenate([made, beside])
 
-    def vector(self, arrays: Any, reported: Any = None, unclipped: bool | None = None) -> Vector:
+    def vector(
+        self, arrays: Any, reported: Any = None, unclipped: bool | None = None, weight: float = 1.0
+    ) -> Vector:
         """A report in units of the update."""
-        return self.steps(arrays, reported, unclipped) * self.step
+        return self.steps(arrays, reported, unclipped, weight) * self.step
 
     def split(self, total: Vector) -> tuple[Vector, list[float]]:
         """A sum of reports as the sum of updates, and the sums of count and metrics in their units of 1."""
@@ -86,10 +93,19 @@ class Reports:
                 noise_multiplier=self.plan.noise_multiplier, random_state=source,
             )  # fmt: skip
             return np.asarray(mechanism(report))
-        raise NotImplementedError
+        leaning = replace(self._direction, random_state=source) if source.seeded else self._direction
+        return np.asarray(leaning.randomize(report), np.float64)
+
+    @cached_property
+    def _direction(self) -> PrivUnit:
+        from tacit.local.privunit import PrivUnit
+
+        return PrivUnit(epsilon=self.plan.report_epsilon, dimension=self.dimension, clip_norm=self.norm)
 
     @property
     def longest_randomized(self) -> float:
         """A norm that a randomised report exceeds with probability below 10⁻⁹: longer ones are cut to it."""
+        if self.plan.randomizer == "privunit":
+            return self._direction.length * (1 + 1e-4)
         deviation = self.plan.sensitivity(self.clip_norm) * self.plan.noise_multiplier
         return self.norm + deviation * (math.sqrt(self.dimension) + 7)

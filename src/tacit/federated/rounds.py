@@ -37,6 +37,7 @@ from tacit.randomness import Source
 from tacit.training.clipping import Quantile
 
 if TYPE_CHECKING:
+    from tacit.federated.distributed import Encoder
     from tacit.ledger import Ledger
 
 __all__ = ["PrivateCounts", "Round", "Rounds"]
@@ -84,6 +85,9 @@ class Rounds:
         if not isinstance(plan, FederatedPlan):
             raise InvalidValue("plan", plan, "a tacit.federated.FederatedPlan")
         self.plan, self.updates = plan, Updates(shapes)
+        if plan.trust == "aggregator":
+            # Refuses, before anything is charged, bits that are too few for so many numbers.
+            plan.distributed().encoder(Reports(plan, self.updates, plan.clip_norm).dimension, 0)
         self.path = None if checkpoint is None else Path(checkpoint)
         place = None if self.path is None else place_of(self.path)
         self._account = RoundsAccount(plan, ledger, label, place)
@@ -135,7 +139,7 @@ class Rounds:
 
         ``cohort`` may be given under ``sampling="rotation"``, chosen without looking at any client's data.
         """
-        source = self._source()
+        source = self.client_source(self.number)
         members = self._cohorts.draw(source, cohort)
         if self._open is not None:
             self._open.give_up()
@@ -147,11 +151,14 @@ class Rounds:
         self.pending = None
         return self._open
 
-    def _source(self) -> Source:
-        """Bits for one round; with a seed, others for each round, also where a run goes on from a file."""
+    def client_source(self, number: int, client: int | None = None) -> Source:
+        """Bits for one round of the server or of a client; with a seed, others for each round and client.
+
+        Where there is a seed, a run that goes on from a file draws what it would have drawn.
+        """
         if self._seed is None:
             return Source()
-        text = f"{self._seed} {self.number}".encode()
+        text = f"{self._seed} {number} {client}".encode()
         return Source(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
 
     def _write(self, update: Vector | None = None) -> None:
@@ -252,13 +259,13 @@ class Round:
             return True
 
     def _checked(self, client: int, arrays: Any, metrics: Any, unclipped: bool | None) -> Vector:
+        weight = self.plan.weight(client)
         if self.plan.trust == "server":
-            weight = self.plan.weights[client] if self.plan.weights else 1.0
             return self.reports.steps(arrays, metrics, unclipped, weight)
         vector = self._rounds.updates.flatten(arrays)
         if vector is None:
             return np.zeros(self.reports.dimension)
-        return in_steps(vector, self._longest, self._step)
+        return np.trunc(in_steps(vector, self._longest, self._step) * weight)
 
     def opened(self, total: NDArray[np.uint64], survivors: Collection[int]) -> bool:
         """Take the sum of the encoded reports of ``survivors``, modulo 2^bits ("aggregator").
@@ -271,15 +278,21 @@ class Round:
         with self._lock:
             if self._over or self._opened:
                 return False
-            alive = set(survivors) & set(self.cohort)
-            if len(alive) < self.plan.quorum:
+            alive, asked = len(set(survivors) & set(self.cohort)), len(self.cohort)
+            if alive < self.plan.needed(asked) or asked > self.plan.largest_cohort:
                 return False
-            self._received = len(alive)
-            self._total, self._opened = self.encoder().decode(total), True
+            encoder = self.encoder()
+            if self.plan.hidden_cohorts:
+                # The noise must not tell how many took part: amplification rests on a secret cohort.
+                total = encoder.top_up(total, alive, self._source, cohort=asked)
+            self._total, self._opened, self._received = encoder.decode(total), True, alive
             return True
 
-    def encoder(self) -> Any:
-        """What each client of this round encodes its report with ("aggregator")."""
+    def encoder(self) -> Encoder:
+        """What each client of this round encodes its report with ("aggregator").
+
+        ``encoder.encode(report, source, cohort=len(one.cohort))``: shares of noise are sized for the cohort.
+        """
         noise = self.plan.distributed(self.clip_norm)
         return noise.encoder(self.reports.dimension, self.rotation_seed)
 
@@ -303,7 +316,8 @@ class Round:
 
     def _release(self) -> list[Vector]:
         plan, clip_norm = self.plan, self.clip_norm
-        self.aborted = plan.needs_quorum and not self._opened and self._received < plan.quorum
+        needed = plan.needed(len(self.cohort))
+        self.aborted = not self._opened if plan.trust == "aggregator" else self._received < needed
         if self.aborted:
             update: Vector = np.zeros(self._rounds.updates.dimension)
         else:

@@ -61,8 +61,8 @@ def assumptions_of(trust: str, plan: FederatedPlan) -> tuple[str, ...]:
         found.append("the server keeps updates, cohorts and its diagnostics to itself")
     if trust == "aggregator":
         found.append(
-            f"at least {plan.honest} clients whose reports are in an opened sum are honest: they add their "
-            "noise and tell it nobody"
+            f"of every {plan.cohort} clients that are asked, at least {plan.honest} whose reports are in the "
+            "opened sum are honest: they add their noise and tell it nobody"
         )
         found.append("that a client took part is not hidden: it is compared with one that sends zeros")
         found.append("the server follows the protocol of secure aggregation, and breaks no cryptography")
@@ -86,7 +86,8 @@ def told(plan: FederatedPlan) -> str:
         )
     if plan.trust == "aggregator":
         lines.append(
-            f"A round in which fewer than {plan.quorum} clients survive is given up; it stays charged."
+            f"A round in which fewer than {plan.quorum} of {plan.cohort} clients survive is given up, and "
+            "stays charged."
         )
     if plan.metrics:
         lines.append("Released beside the model: " + ", ".join(each.name for each in plan.metrics) + ".")

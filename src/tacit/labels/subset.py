@@ -24,11 +24,10 @@ import numpy as np
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.labels.response import Float64, Int64
-from tacit.randomness import Source, bernoulli, exp_bounds, uniform
+from tacit.mechanisms.randomized_response import favoured
+from tacit.randomness import Source, bernoulli, uniform
 
 __all__ = ["SubsetResponse"]
-
-_BITS, _PRECISION = 60, 160
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,7 @@ class SubsetResponse:
     @property
     def inclusion(self) -> Fraction:
         """The probability that the true class is in the response, which errs private."""
-        _, high = exp_bounds(Fraction(self.epsilon), _PRECISION)
-        size, rest = self.size, self.categories - self.size
-        numerator = size << (_BITS + _PRECISION)
-        return Fraction(numerator // ((size << _PRECISION) + rest * high), 1 << _BITS)
+        return favoured(self.epsilon, self.size, self.categories - self.size)
 
     @property
     def event(self) -> events.Event:

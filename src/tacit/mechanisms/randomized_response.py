@@ -79,7 +79,7 @@ class RandomizedResponse(Mechanism):
         if not 2 <= len(self._codes) <= 2**20 or len(self._codes) != len(names) or any(n != n for n in names):
             raise InvalidValue("categories", self.categories, "between 2 and 2^20 distinct values")
         self._keep("event", events.RandomizedResponse(self.epsilon, len(names)))
-        self._keep("keep_probability", _keep_probability(self.epsilon, len(names)))
+        self._keep("keep_probability", favoured(self.epsilon, 1, len(names) - 1))
 
     def __call__(self, answers: Any) -> Any:
         """A response for each answer: a category for a single one, else an array of the same shape."""
@@ -139,11 +139,14 @@ class RandomizedResponse(Mechanism):
             raise InvalidValue(name, "another", requirement, "Map other answers to one of them.") from None
 
 
-def _keep_probability(epsilon: float, categories: int) -> Fraction:
+def favoured(epsilon: float | Fraction, these: int, others: int) -> Fraction:
+    """The probability of a set of ``these`` outcomes, each at most e^ε times as likely as each of ``others``.
+
+    It is the largest multiple of 2^−60 that is not above these·e^ε/(these·e^ε + others).
+    """
     precision = 160
     _, high = exp_bounds(Fraction(epsilon), precision)
-    kept = (1 << (_BITS + precision)) // ((1 << precision) + (categories - 1) * high)
-    return Fraction(kept, 1 << _BITS)
+    return Fraction((these << (_BITS + precision)) // ((these << precision) + others * high), 1 << _BITS)
 
 
 def _chernoff(share: Float64, end: Float64, radius: float) -> Float64:

@@ -94,6 +94,9 @@ def tree_of(event: events.Event, unit: Unit | None = None) -> Branch:
         case events.SampledWithoutReplacement(batch_size=size, population=population, event=part):
             text = f"on a secret sample of {size:,} out of {population:,}:"
             return Branch(text, [tree_of(part, unit)])
+        case events.Shuffled(event=part, reports=reports):
+            text = f"{reports:,} reports, mixed before anybody saw them; each was randomized by its sender:"
+            return Branch(text, [tree_of(part, unit)])
     return Branch(_leaf(event, whom))
 
 

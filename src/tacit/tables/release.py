@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
@@ -174,6 +175,8 @@ def _long(value: Any) -> pd.Series:
         return value.stack()
     if isinstance(value, pd.Series):
         return value
+    if isinstance(value, np.ndarray):
+        return pd.Series(value)
     return pd.Series(
         list(value) if isinstance(value, tuple) else [value],
         dtype=None if isinstance(value, int | float | tuple) else object,
