@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from logging import INFO
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -229,10 +230,11 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
             return layout.read(records.get(UPDATE))
         if self.plan.trust != "server" or len(records.array_records) != 1:
             return None
-        trained, sent = layout.read(next(iter(records.array_records.values()))), layout.read(asking.sent)
-        if trained is None or sent is None:
+        trained = layout.read(next(iter(records.array_records.values())))
+        if trained is None:
             return None
-        return [after - before for after, before in zip(trained, sent, strict=True)]
+        with np.errstate(all="ignore"):
+            return [after - before for after, before in zip(trained, self._public(asking.sent), strict=True)]
 
     @property
     def _known_layout(self) -> Layout:
@@ -244,11 +246,19 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
         self, sent: ArrayRecord, mean: Arrays, server_round: int, metrics: dict[str, float]
     ) -> ArrayRecord:
         layout = self._known_layout
-        before = layout.read(sent)
-        if before is None:
-            raise TacitError(f"{self._inner.name} sends arrays of another shape than the model's.", "Wrap FedAvg.")
-        moved = [one + change for one, change in zip(before, mean, strict=True)]
-        return self._inner.next_model(server_round, layout.model(moved, sent), metrics)
+        moved = [one + change for one, change in zip(self._public(sent), mean, strict=True)]
+        made = self._inner.next_model(server_round, layout.model(moved, sent), metrics)
+        return layout.model(self._public(made), sent)
+
+    def _public(self, model: ArrayRecord) -> Arrays:
+        """The learned arrays of a model that the wrapped strategy sends or makes."""
+        arrays = self._known_layout.read(model)
+        if arrays is None:
+            raise TacitError(
+                f"{self._inner.name} works with arrays of other names or shapes than the first model's.",
+                "Wrap a strategy that keeps them, such as FedAvg.", strategy=self._inner.name,
+            )  # fmt: skip
+        return arrays
 
     def _wait_for_nodes(self, grid: Grid) -> None:
         """Wait for as many nodes as the wrapped strategy asks for; those that are missing count as zeros."""
