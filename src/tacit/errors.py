@@ -11,6 +11,8 @@
     ├── SourceMissing         no table where one was expected, or a column is absent
     ├── EngineFailed          the database engine or a solver could not do its work
     ├── ModelUnreadable       a file that is no model, was altered, or lacks its guarantee
+    ├── MessageRefused        a message of a secure round that is malformed, or asks for too much
+    ├── RoundAborted          too few clients answered; nothing was opened
     ├── SelfTestFailed        clipping or noise did not act as they must; nothing was released
     └── LedgerError           the ledger itself
         ├── LedgerMissing     no ledger where one was expected
@@ -44,9 +46,11 @@ __all__ = [
     "LedgerTooNew",
     "LedgerUnwritable",
     "MalformedEvent",
+    "MessageRefused",
     "ModelUnreadable",
     "NotCovered",
     "NotIsolated",
+    "RoundAborted",
     "SelfTestFailed",
     "SourceMissing",
     "TacitError",
@@ -137,6 +141,14 @@ class EngineFailed(TacitError):
 
 class ModelUnreadable(TacitError):
     """The file is no model that can be loaded: absent, altered, cut short, too new, without guarantee."""
+
+
+class MessageRefused(TacitError):
+    """A message of a secure round is malformed, of another round, or asks for what must stay secret."""
+
+
+class RoundAborted(TacitError):
+    """Too few clients were left in a secure round; no sum was opened. What was charged stays charged."""
 
 
 class SelfTestFailed(TacitError):

@@ -1,41 +1,45 @@
 """Noise that no single party knows: clients add shares of it, and a server sees the sum alone.
 
-Each client clips its update, rotates it, rounds it to integers, adds its share of Skellam noise and sends the result
-modulo 2^bits through secure aggregation (:mod:`tacit.federated.secure`). The server learns the sum modulo 2^bits.
+Each client clips its update, rotates it, rounds it to integers, adds its share of Skellam noise and sends
+the result modulo 2^bits through secure aggregation (:mod:`tacit.federated.secure`). The server learns the
+sum modulo 2^bits.
 
-**Relation.** ``add_remove`` compares a round with one in which the client's update is zero. That the client takes
-part, and that its share of noise is in the sum, is no secret from the server, which sees who answers ("zero-out",
-Kairouz, Liu and Steinke 2021). ``replace_one`` compares two updates of the client.
+**Relation.** ``add_remove`` compares a round with one in which the client's update is zero. That the client
+takes part, and that its share of noise is in the sum, is no secret from the server, which sees who answers
+("zero-out", Kairouz, Liu and Steinke 2021). ``replace_one`` compares two updates of the client.
 
-**Sensitivity.** An update becomes a vector of integers whose Euclidean norm is at most B = ⌊(1 + slack)·steps⌋ steps of
-the grid, where ``steps`` of them make clip_norm. That is checked in exact arithmetic on the integers themselves,
-whatever floating point did before: rounding is drawn again until it holds, and after ``TRIES`` draws the numbers
-are rounded towards zero, and to zero if even that fails. The step of the grid follows from the dimension so
-that a draw fails rarely: rounding adds at most a quarter to each squared coordinate, and (2·slack + slack²)·steps² ≥
-width/4 + 2·steps leaves two standard deviations. So the sensitivity is (1 + slack)·clip_norm in any dimension, twice
-that under ``replace_one``; the ℓ1 norm, at most √width·B, does not enter.
+**Sensitivity.** An update becomes a vector of integers whose Euclidean norm is at most B = ⌊(1 +
+slack)·steps⌋ steps of the grid, where ``steps`` of them make clip_norm. That is checked in exact arithmetic
+on the integers themselves, whatever floating point did before: rounding is drawn again until it holds, and
+after ``TRIES`` draws the numbers are rounded towards zero, and to zero if even that fails. The step of the
+grid follows from the dimension so that a draw fails rarely: rounding adds at most a quarter to each squared
+coordinate, and (2·slack + slack²)·steps² ≥ width/4 + 2·steps leaves two standard deviations. So the
+sensitivity is (1 + slack)·clip_norm in any dimension, twice that under ``replace_one``; the ℓ1 norm, at
+most √width·B, does not enter.
 
-**Event.** ``Gaussian(noise_multiplier)``, for one round. The noise of the honest clients in the sum is Sk(v) with
-v = needed_variance((noise_multiplier · sensitivity)²) or more, and by the theorem of :mod:`tacit.federated.skellam` it
-is then no easier to see through than Gaussian noise of standard deviation noise_multiplier × sensitivity. Noise of
-other clients, the updates of other clients and reduction modulo 2^bits are post-processing.
+**Event.** ``Gaussian(noise_multiplier)``, for one round. The noise of the honest clients in the sum is
+Sk(v) with v = needed_variance((noise_multiplier · sensitivity)²) or more, and by the theorem of
+:mod:`tacit.federated.skellam` it is then no easier to see through than Gaussian noise of standard deviation
+noise_multiplier × sensitivity. Noise of other clients, the updates of other clients and reduction modulo
+2^bits are post-processing.
 
 **Who has to be honest.** Each of m clients draws Sk(v·summands/(honest·m)), so that the shares of any
-⌈honest·m/summands⌉ of them add up to v; more of them, to more. The guarantee holds as long as that many clients whose
-shares are in the opened sum keep them to themselves: ``fewest(m)`` tells how many, and a round that fewer survive
-must not be opened (the threshold of the clients sees to it). All m shares add up to Sk(v·summands/honest), for
-every m.
+⌈honest·m/summands⌉ of them add up to v; more of them, to more. The guarantee holds as long as that many
+clients whose shares are in the opened sum keep them to themselves: ``fewest(m)`` tells how many, and a
+round that fewer survive must not be opened (the threshold of the clients sees to it). All m shares add up
+to Sk(v·summands/honest), for every m.
 
-**Sampling.** A sum of a random cohort is amplified only against those who do not learn the cohort, and only if the
-noise does not tell its size. For that the server replaces the shares of clients that dropped out
+**Sampling.** A sum of a random cohort is amplified only against those who do not learn the cohort, and only
+if the noise does not tell its size. For that the server replaces the shares of clients that dropped out
 (:meth:`Encoder.top_up`), after which the noise in the sum is Sk(v·summands/honest), whoever took part.
 
-**Wrap-around** modulo 2^bits costs accuracy, never privacy. :meth:`DistributedNoise.wrap_probability` bounds it for
-updates that all point the same way, and ``bits_needed`` says what would do.
+**Wrap-around** modulo 2^bits costs accuracy, never privacy. :meth:`DistributedNoise.wrap_probability`
+bounds it for updates that all point the same way, and ``bits_needed`` says what would do.
 
-References: Agarwal, Kairouz, Liu 2021, "The Skellam mechanism for differentially private federated learning"; Kairouz,
-Liu, Steinke 2021, "The distributed discrete Gaussian mechanism for federated learning with secure aggregation", whose
-rotation and conditional rounding are used here; Dong, Roth, Su 2019, "Gaussian differential privacy".
+References: Agarwal, Kairouz, Liu 2021, "The Skellam mechanism for differentially private federated
+learning"; Kairouz, Liu, Steinke 2021, "The distributed discrete Gaussian mechanism for federated learning
+with secure aggregation", whose rotation and conditional rounding are used here; Dong, Roth, Su 2019,
+"Gaussian differential privacy".
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import hadamard
 from scipy.optimize import minimize_scalar
 
 from tacit import _validate, events
@@ -75,10 +80,11 @@ MOST_STEPS = 2**28
 class DistributedNoise:
     """The noise of one round that clients add in shares; public facts only.
 
-    ``clip_norm`` bounds an update; ``bits`` is the size of a number that is sent; ``summands`` is the largest cohort;
-    ``honest`` is how many of so many clients, at the fewest, add their share, stay until the sum is opened and keep the
-    share to themselves (in a smaller cohort, the same proportion). ``noise_multiplier`` is the standard deviation of
-    their noise over the sensitivity. ``slack`` is how much the sensitivity exceeds clip_norm, for rounding.
+    ``clip_norm`` bounds an update; ``bits`` is the size of a number that is sent; ``summands`` is the
+    largest cohort; ``honest`` is how many of so many clients, at the fewest, add their share, stay until
+    the sum is opened and keep the share to themselves (in a smaller cohort, the same proportion).
+    ``noise_multiplier`` is the standard deviation of their noise over the sensitivity. ``slack`` is how
+    much the sensitivity exceeds clip_norm, for rounding.
 
     Guarantee: ``event``, for whoever sees the opened sum and knows everything but the update and the share of
     ``honest`` clients; proof and references are in :mod:`tacit.federated.distributed`.
@@ -125,10 +131,11 @@ class DistributedNoise:
         return events.Gaussian(self.noise_multiplier)
 
     def sampled(self, rate: float) -> events.PoissonSampled:
-        """What one round costs those who do not learn its cohort, which held each client with probability ``rate``.
+        """What one round costs those who do not learn its cohort, which held each client with probability
+        ``rate``.
 
-        Under ``replace_one`` the worst case of sampled Gaussian noise needs three distributions at once, and the
-        theorem compares two. So the noise is then known as concentrated, which costs more.
+        Under ``replace_one`` the worst case of sampled Gaussian noise needs three distributions at once,
+        and the theorem compares two. So the noise is then known as concentrated, which costs more.
         """
         if self.relation == "add_remove":
             return events.PoissonSampled(rate, self.event)
@@ -165,10 +172,10 @@ class DistributedNoise:
     def wrap_probability(self, dimension: int, *, bits: int | None = None, aligned: bool = True) -> float:
         """A bound on the probability that any number of the sum leaves its 2^bits values.
 
-        It holds for any updates, even if all of them are the same; with ``aligned`` false, for updates that add up
-        to nothing, where the noise alone could wrap around. By Chernoff: after a rotation with random signs each
-        number of the sum is sub-Gaussian with variance (summands·steps)²/block, rounding adds summands/4, and
-        ln E e^(θN) = v(cosh θ − 1) for Skellam noise N of variance v.
+        It holds for any updates, even if all of them are the same; with ``aligned`` false, for updates that
+        add up to nothing, where the noise alone could wrap around. By Chernoff: after a rotation with
+        random signs each number of the sum is sub-Gaussian with variance (summands·steps)²/block, rounding
+        adds summands/4, and ln E e^(θN) = v(cosh θ − 1) for Skellam noise N of variance v.
         """
         size, block = _width(dimension), _block(dimension)
         signal = (self.summands * self.steps(dimension)) ** 2 / block if aligned else 0.0
@@ -190,7 +197,9 @@ class DistributedNoise:
         raise InvalidValue("dimension", dimension, "smaller", "No 62 bits hold the sum.")
 
     def encoder(self, dimension: int, seed: int) -> Encoder:
-        """What clients and the server of a round agree on; ``seed``, public, draws the signs of the rotation."""
+        """What clients and the server of a round agree on; ``seed``, public, draws the signs of the
+        rotation.
+        """
         return Encoder(self, dimension, seed)
 
     @property
@@ -240,8 +249,9 @@ class Encoder:
     def encode(self, vector: ArrayLike, source: Source, *, cohort: int | None = None) -> UInt64:
         """The update, rounded, with this client's share of noise, modulo 2^bits.
 
-        ``cohort`` is how many clients take part in the round; without it, all ``summands``. An update of the wrong
-        shape, or with a number that is not finite, counts as zero, and a longer one than clip_norm is scaled down.
+        ``cohort`` is how many clients take part in the round; without it, all ``summands``. An update of
+        the wrong shape, or with a number that is not finite, counts as zero, and a longer one than
+        clip_norm is scaled down.
         """
         share = self.noise.share(self.dimension, cohort)
         noisy = self.rounded(vector, source) + skellam(source, share, self.width)
@@ -282,7 +292,9 @@ class Encoder:
     def _given(self, total: ArrayLike) -> UInt64:
         array = np.asarray(total)
         if array.shape != (self.width,) or array.dtype.kind not in "iu":
-            raise InvalidValue("total", f"{array.dtype} of shape {array.shape}", f"{self.width} whole numbers")
+            raise InvalidValue(
+                "total", f"{array.dtype} of shape {array.shape}", f"{self.width} whole numbers"
+            )
         return array.astype(np.uint64)
 
     def _turned(self, vector: Any) -> Float64:
@@ -321,10 +333,14 @@ def _width(dimension: int) -> int:
     return -(-dimension // block) * block
 
 
+_BASE = 32
+_SMALL: Float64 = hadamard(_BASE).astype(np.float64)
+
+
 def _rotated(values: Float64, block: int) -> Float64:
     """The orthonormal Walsh–Hadamard transform of each block of the values."""
-    now, other = values.copy(), np.empty_like(values)
-    half = 1
+    now = (values.reshape(-1, _BASE) @ _SMALL).reshape(-1)
+    other, half = np.empty_like(now), _BASE
     while half < block:
         pairs, turned = now.reshape(-1, 2, half), other.reshape(-1, 2, half)
         np.add(pairs[:, 0], pairs[:, 1], out=turned[:, 0])

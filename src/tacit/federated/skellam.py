@@ -1,35 +1,37 @@
 """Skellam noise: what it costs, and how it is drawn exactly.
 
-Sk(v), the difference of two independent Poisson variables of mean v/2, is an integer of mean 0 and variance v.
-Shares add up: the sum of Sk(v₁) and Sk(v₂) is Sk(v₁ + v₂). So clients that draw their shares apart make, in a
-sum that nobody sees in parts, noise whose distribution is known without approximation (Agarwal, Kairouz and
-Liu 2021, "The Skellam mechanism for differentially private federated learning").
+Sk(v), the difference of two independent Poisson variables of mean v/2, is an integer of mean 0 and variance
+v. Shares add up: the sum of Sk(v₁) and Sk(v₂) is Sk(v₁ + v₂). So clients that draw their shares apart make,
+in a sum that nobody sees in parts, noise whose distribution is known without approximation (Agarwal,
+Kairouz and Liu 2021, "The Skellam mechanism for differentially private federated learning").
 
-**Theorem.** Let v = τ(u) with τ(u) = ∫₀ᵘ dx/ρ(x), where ρ(1/c²) = (4/c³)·∫₀ᶜ sinh(cs/2)·e^(−s²/2) ds. For integer
-vectors a, b at Euclidean distance D, no test tells a + Sk(v)ᵈ from b + Sk(v)ᵈ better than one tells N(0, u) from
-N(D, u). In the terms of Dong, Roth and Su 2019, the Skellam mechanism is D/√u-GDP: whatever bounds the real
-Gaussian of standard deviation √u bounds it too, under composition and sampling alike. The published bound
-on its Rényi divergence holds for whole orders alone, and has a term in the ℓ1 norm; this one has neither.
+**Theorem.** Let v = τ(u) with τ(u) = ∫₀ᵘ dx/ρ(x), where ρ(1/c²) = (4/c³)·∫₀ᶜ sinh(cs/2)·e^(−s²/2) ds. For
+integer vectors a, b at Euclidean distance D, no test tells a + Sk(v)ᵈ from b + Sk(v)ᵈ better than one tells
+N(0, u) from N(D, u). In the terms of Dong, Roth and Su 2019, the Skellam mechanism is D/√u-GDP: whatever
+bounds the real Gaussian of standard deviation √u bounds it too, under composition and sampling alike. The
+published bound on its Rényi divergence holds for whole orders alone, and has a term in the ℓ1 norm; this
+one has neither.
 
-*Proof.* Let F be the distribution function of Sk(v), w = Φ⁻¹∘F on the integers, and c(v) = sup w(x+1) − w(x).
-Sk(v) is log-concave, so the best tests of a shift by k are thresholds. Their errors are 1 − F(x) and
-F(x−k) = Φ(w(x−k)) ≥ Φ(Φ⁻¹(F(x)) − k·c): those of a test of N(0, 1) against N(k·c, 1) or worse, and randomising
-between two thresholds stays on that side because the trade-off curve of the Gaussian is convex. Coordinates
-compose: d of them, shifted by kᵢ, are no easier than Gaussians with Σ(kᵢc)² = (D·c)². It remains to bound c(v).
+*Proof.* Let F be the distribution function of Sk(v), w = Φ⁻¹∘F on the integers, and c(v) = sup w(x+1) −
+w(x). Sk(v) is log-concave, so the best tests of a shift by k are thresholds. Their errors are 1 − F(x) and
+F(x−k) = Φ(w(x−k)) ≥ Φ(Φ⁻¹(F(x)) − k·c): those of a test of N(0, 1) against N(k·c, 1) or worse, and
+randomising between two thresholds stays on that side because the trade-off curve of the Gaussian is convex.
+Coordinates compose: d of them, shifted by kᵢ, are no easier than Gaussians with Σ(kᵢc)² = (D·c)². It
+remains to bound c(v).
 
-F satisfies ∂F(x)/∂v = ½F(x+1) + ½F(x−1) − F(x), as every coordinate of a symmetric random walk in continuous
-time does. With F = Φ(w), a = w(x+1) − w(x) and b = w(x) − w(x−1) this reads
-∂w(x)/∂v = ½∫₀ᵃ e^(−ws−s²/2) ds − ½∫₀ᵇ e^(ws−s²/2) ds. At an x where w(x+1) − w(x) attains the supremum c, which
-it does because the differences tend to 0 far out, the neighbouring differences are at most c, hence
+F satisfies ∂F(x)/∂v = ½F(x+1) + ½F(x−1) − F(x), as every coordinate of a symmetric random walk in
+continuous time does. With F = Φ(w), a = w(x+1) − w(x) and b = w(x) − w(x−1) this reads ∂w(x)/∂v = ½∫₀ᵃ
+e^(−ws−s²/2) ds − ½∫₀ᵇ e^(ws−s²/2) ds. At an x where w(x+1) − w(x) attains the supremum c, which it does
+because the differences tend to 0 far out, the neighbouring differences are at most c, hence
 
     ∂[w(x+1) − w(x)]/∂v ≤ −∫₀ᶜ [sinh((w+c)s) − sinh(ws)]·e^(−s²/2) ds ≤ −2∫₀ᶜ sinh(cs/2)·e^(−s²/2) ds,
 
 because sinh(A + h) − sinh(A) = 2·cosh(A + h/2)·sinh(h/2). So c falls at least as fast as the solution y of
 y′ = −2∫₀ʸ sinh(ys/2)·e^(−s²/2) ds that comes down from infinity at v = 0, and u = 1/y² satisfies u′ = ρ(u). ∎
 
-By sinh x ≥ x and e^(−x) ≥ 1 − x, ρ(u) ≥ 1 − 1/(4u), so τ(u) ≤ u + 0.51 + ¼·ln((4u−1)/3) for u ≥ 1: at any variance of
-use, Skellam noise is worth Gaussian noise whose variance is smaller by a few units of the grid, squared.
-(The truth is a third of a unit; tests compare.)
+By sinh x ≥ x and e^(−x) ≥ 1 − x, ρ(u) ≥ 1 − 1/(4u), so τ(u) ≤ u + 0.51 + ¼·ln((4u−1)/3) for u ≥ 1: at any
+variance of use, Skellam noise is worth Gaussian noise whose variance is smaller by a few units of the grid,
+squared. (The truth is a third of a unit; tests compare.)
 
 >>> from fractions import Fraction
 >>> round(float(needed_variance(Fraction(10_000))), 2)
@@ -86,10 +88,10 @@ def skellam(source: Source, variance: Fraction, size: int) -> Int64:
 class _Bounds:
     """Integers between which P(X ≥ j)·2^bits lies, for j = 1 … reach.
 
-    P(X = k) is proportional to I_k(v), a modified Bessel function, and r(k) = I_{k+1}/I_k satisfies
-    r(k−1) = 1/(2k/v + r(k)). This falls as r(k) grows, so from 0 ≤ r(2·reach) ≤ 1 follow bounds of all earlier
-    ratios, rounded outwards and narrower with each step. Their products bound the probabilities relative to that of
-    0, and because ratios fall, a geometric series bounds what lies beyond ``reach``.
+    P(X = k) is proportional to I_k(v), a modified Bessel function, and r(k) = I_{k+1}/I_k satisfies r(k−1)
+    = 1/(2k/v + r(k)). This falls as r(k) grows, so from 0 ≤ r(2·reach) ≤ 1 follow bounds of all earlier
+    ratios, rounded outwards and narrower with each step. Their products bound the probabilities relative to
+    that of 0, and because ratios fall, a geometric series bounds what lies beyond ``reach``.
     """
 
     def __init__(self, variance: Fraction, precision: int) -> None:
@@ -151,16 +153,17 @@ class _Sampler:
         self.values = (self.places + self.first).astype(np.int32)
 
     def _table(self, precision: int) -> tuple[int, NDArray[np.uint64]]:
-        """The first k with ⌊2^64·F(k)⌋, and those of the following ones: of all that are neither 0 nor 2^64 − 1,
-        and of one more on either side."""
+        """The first k with ⌊2^64·F(k)⌋, and those of the following ones: of all that are neither 0 nor 2^64
+        − 1, and of one more on either side.
+        """
         bounds = _Bounds(self.variance, precision)
         guard = precision // 2
         lower = []
         for j in range(1, bounds.reach + 1):
             low, high = bounds.tail(j, _WORD + guard)
-            if low >> guard != high >> guard or not low & ((1 << guard) - 1):
-                if high >> guard:
-                    return self._table(2 * precision)
+            unsettled = low >> guard != high >> guard or not low & ((1 << guard) - 1)
+            if unsettled and high >> guard:
+                return self._table(2 * precision)
             lower.append(low >> guard)
             if not lower[-1]:
                 break
@@ -170,7 +173,7 @@ class _Sampler:
 
     def draw(self, source: Source, size: int) -> Int64:
         cells = source.words(size, np.uint16)
-        values = self.values[cells].astype(np.int64)
+        values: Int64 = self.values[cells].astype(np.int64)
         open_ = np.flatnonzero(self.busy[cells])
         more = source.words(open_.size) >> np.uint64(_FIRST)
         drawn = cells[open_].astype(np.uint64) << np.uint64(_WORD - _FIRST) | more
