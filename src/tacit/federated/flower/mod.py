@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord
@@ -20,6 +20,9 @@ from tacit.federated.reports import Reports
 from tacit.federated.updates import Updates, accepted, within
 from tacit.ledger import Ledger, Payment
 from tacit.randomness import Source
+
+if TYPE_CHECKING:
+    from tacit.federated.flower.masking import Masking
 
 __all__ = ["Clipped", "clipped"]
 
@@ -79,7 +82,7 @@ class Clipped:
             return refusal(message, str(refused))
         except TacitError as error:
             _logger.warning("Nothing was sent: %s", error)
-            return refusal(message, "The client could not pay for a report. Its own log says why.")
+            return refusal(message, "The client refuses. Its own log says why.")
 
     def _answer(self, message: Message, context: Context, call_next: Next) -> Message:
         instruction = Instruction.read(message)
@@ -126,9 +129,7 @@ class Clipped:
     ) -> Message:
         """A report that is safe to send to a server that is not trusted."""
         if plan.trust == "aggregator":
-            from tacit.federated.flower.masking import stage
-
-            return stage(plan, instruction, message, context, call_next, self._pay)
+            return reply(message, self._stage(plan, instruction, message, context, call_next))
         layout = Layout.of(_model_in(message))
         reports = Reports(plan, Updates(layout.shapes), _clip_norm(instruction))
         self._pay(plan, context)
@@ -136,6 +137,45 @@ class Clipped:
         report = reports.vector(answer.update or _zeros(layout))
         noisy = reports.updates.unflatten(reports.randomized(report, Source()))
         return reply(message, **{UPDATE: layout.update(noisy)})
+
+    def _stage(
+        self, plan: FederatedPlan, instruction: Instruction, message: Message, context: Context, call_next: Next
+    ) -> bytes:
+        """The client's part of one stage of secure aggregation."""
+        from tacit.federated.flower.masking import Masking
+
+        if instruction.stage == "keys":
+            masking = Masking.begun(plan, instruction.facts)
+            self._pay(plan, context)
+            said = masking.client.advertise().to_bytes()
+        else:
+            masking = Masking.kept(context, instruction.facts)
+            given = instruction.payload[0] if len(instruction.payload) == 1 else b""
+            match instruction.stage:
+                case "shares":
+                    said = masking.client.share(given).to_bytes()
+                case "masked":
+                    layout = Layout.of(_model_in(message))
+                    said = self._masked(plan, masking, given, _Trained(message, context, call_next, layout), layout)
+                case "unmask":
+                    return masking.client.unmask(given).to_bytes()
+                case _:
+                    raise Refused("There is no such stage of secure aggregation.")
+        masking.keep(context)
+        return said
+
+    @staticmethod
+    def _masked(plan: FederatedPlan, masking: Masking, inbox: bytes, answer: _Trained, layout: Layout) -> bytes:
+        """The report, clipped, rounded, with its share of the noise, under all masks."""
+        at = masking.occurrence
+        reports = Reports(plan, Updates(layout.shapes), at.clip_norm)
+        if reports.dimension != at.dimension:
+            raise Refused("The model has another size than the server said.")
+        report = reports.vector(
+            answer.update or _zeros(layout), answer.metrics, weight=plan.weight(masking.client.number)
+        )
+        encoded = at.encoder(plan).encode(report, Source(), cohort=at.asked)
+        return masking.client.masked(encoded, inbox).to_bytes()
 
     def _pay(self, plan: FederatedPlan, context: Context) -> None:
         """Count a report before the rows are read, and charge the run to the client's ledger with the first."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from logging import INFO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -25,6 +25,9 @@ from tacit.federated.plan import FederatedPlan
 from tacit.federated.rounds import Round, Rounds
 from tacit.guarantee import Guarantee
 from tacit.ledger import Ledger
+
+if TYPE_CHECKING:
+    from tacit.federated.flower.carrying import Carrying
 
 __all__ = ["PrivateStrategy", "private"]
 
@@ -127,13 +130,12 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
         content = self._inner.request(server_round, arrays, config)
         self._keep(rounds, arrays)
         one = rounds.begin()
-        self._asking = _Asking(one, server_round, content, secrets.token_hex(16))
-        messages = []
-        for client in one.cohort:
-            node = self._nodes.node_of(client)
-            if node in present:
-                messages.append(self._message(node, client, "update"))
-        return messages
+        self._asking = asking = _Asking(one, server_round, content, secrets.token_hex(16))
+        if self.plan.trust != "aggregator":
+            facts = {"clip_norm": one.clip_norm}
+            return self._messages(asking, "update", facts, dict.fromkeys(one.cohort, b""), present)
+        asking.carrying = carrying = self._carrying(asking, grid)
+        return self._messages(asking, "masked", carrying.facts, carrying.inboxes(), present)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -145,8 +147,11 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
                 f"Round {server_round} was not configured.", "Call configure_train first.", round=server_round
             )
         self._asking = None
-        for message in replies:
-            self._receive(asking, message)
+        if asking.carrying is not None:
+            asking.carrying.open(self._known(asking, replies))
+        else:
+            for client, message in self._known(asking, replies):
+                self._receive(asking, client, message)
         mean = asking.one.finish()
         released = dict(asking.one.metrics)
         return self._next(asking.sent, mean, server_round, released), MetricRecord(released) if released else None
@@ -200,28 +205,53 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
     def _keep(self, rounds: Rounds, arrays: ArrayRecord) -> None:
         rounds.state = Saved(arrays, self._nodes.known, self._inner.state()).to_arrays()
 
-    def _message(self, node: int, client: int, stage: str) -> Message:
-        asking = self._begun
-        facts = {"clip_norm": asking.one.clip_norm, "client": client}
-        instruction = Instruction(self.plan.to_dict(), stage, asking.one.number, facts)
-        content = RecordDict({**asking.content, RECORD: instruction.record()})
-        return Message(content, node, MessageType.TRAIN, group_id=asking.ticket)
+    def _messages(
+        self, asking: _Asking, stage: str, facts: Mapping[str, Any], payload: Mapping[int, bytes], present: set[int]
+    ) -> list[Message]:
+        """A message for each of these clients that has a node; the model goes with the stages that train."""
+        made = []
+        for client, said in payload.items():
+            node = self._nodes.node_of(client)
+            if node is None or node not in present:
+                continue
+            instruction = Instruction(
+                self.plan.to_dict(), stage, asking.one.number, {**facts, "client": client}, (said,) if said else ()
+            )
+            records = {} if stage in ("keys", "shares", "unmask") else asking.content
+            content = RecordDict({**records, RECORD: instruction.record()})
+            made.append(Message(content, node, MessageType.TRAIN, group_id=asking.ticket))
+        return made
 
-    @property
-    def _begun(self) -> _Asking:
-        if self._asking is None:
-            raise TacitError("No round was configured.", "Call configure_train first.")
-        return self._asking
+    def _carrying(self, asking: _Asking, grid: Grid) -> Carrying:
+        """Secure aggregation of this round, whose stages go through the grid."""
+        from tacit.federated.flower.carrying import Carrying
 
-    def _receive(self, asking: _Asking, message: Message) -> None:
+        def ask(
+            stage: str, facts: Mapping[str, Any], payload: Mapping[int, bytes]
+        ) -> list[tuple[int, Message]]:
+            asking.ticket = secrets.token_hex(16)
+            messages = self._messages(asking, stage, facts, payload, set(grid.get_node_ids()))
+            replies = grid.send_and_receive(messages, timeout=self.timeout) if messages else []
+            found = list(self._known(asking, replies))
+            asking.ticket = secrets.token_hex(16)
+            return found
+
+        return Carrying(asking.one, secrets.token_hex(16), ask)
+
+    def _known(self, asking: _Asking, replies: Iterable[Message]) -> Iterator[tuple[int, Message]]:
+        """The replies to this stage of this round that carry something, with the clients they are from."""
+        for message in replies:
+            try:
+                client = self._nodes.client_of(message.metadata.src_node_id)
+                usable = not message.has_error() and message.has_content()
+                if client is not None and usable and message.metadata.group_id == asking.ticket:
+                    yield client, message
+            except Exception:
+                continue
+
+    def _receive(self, asking: _Asking, client: int, message: Message) -> None:
         """Hand one reply to the round; no reply raises, whatever is in it."""
-        try:
-            client = self._nodes.client_of(message.metadata.src_node_id)
-            if client is None or message.has_error() or message.metadata.group_id != asking.ticket:
-                return
-            records = message.content
-        except Exception:
-            return
+        records = message.content
         asking.one.receive(client, self._update_in(records, asking), _numbers_in(records), **_clipped(records))
 
     def _update_in(self, records: RecordDict, asking: _Asking) -> Arrays | None:
@@ -279,6 +309,7 @@ class _Asking:
 
     def __init__(self, one: Round, number: int, content: RecordDict, ticket: str) -> None:
         self.one, self.number, self.content, self.ticket = one, number, content, ticket
+        self.carrying: Carrying | None = None
 
     @property
     def sent(self) -> ArrayRecord:
