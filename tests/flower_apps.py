@@ -40,7 +40,9 @@ def answered(message: Message, arrays: ArrayRecord, **numbers: float) -> Message
 def moved(message: Message, by: float) -> ArrayRecord:
     """The model that the server sent, with every number moved."""
     sent = message.content["arrays"]
-    return ArrayRecord({name: Array(array.numpy() + array.numpy().dtype.type(by)) for name, array in sent.items()})
+    return ArrayRecord(
+        {name: Array(array.numpy() + array.numpy().dtype.type(by)) for name, array in sent.items()}
+    )
 
 
 def app(train: Train, *, mods: Iterable[Any] = (clipped,)) -> ClientApp:
@@ -74,9 +76,13 @@ def _garbage(message: Message) -> Message:
 
 def _boasting(message: Message) -> Message:
     """An array whose header promises 10¹⁵ numbers."""
-    header = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (10**15,), }".replace(
-        b"10**15", b"1000000000000000"
-    ).ljust(117) + b"\n"
+    header = (
+        b"\x93NUMPY\x01\x00v\x00"
+        + b"{'descr': '<f8', 'fortran_order': False, 'shape': (10**15,), }".replace(
+            b"10**15", b"1000000000000000"
+        ).ljust(117)
+        + b"\n"
+    )
     broken = Array(dtype="float64", shape=(4,), stype="numpy.ndarray", data=header)
     return answered(message, ArrayRecord({"weight": Array(np.ones((3, 2), np.float32)), "bias": broken}))
 
@@ -101,7 +107,9 @@ FAULTS: dict[str, Callable[[Message], Message]] = {
     "a header that promises too much": _boasting,
     "an error": lambda message: Message(Error(2, "a secret row: 4711"), reply_to=message),
     "an exception": _raises,
-    "another record": lambda message: Message(RecordDict({"tacit": ConfigRecord({"plan": 1})}), reply_to=message),
+    "another record": lambda message: Message(
+        RecordDict({"tacit": ConfigRecord({"plan": 1})}), reply_to=message
+    ),
 }
 """Replies that count as zero."""
 LONG: dict[str, Callable[[Message], Message]] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import flower_apps as apps
 import numpy as np
 import pytest
-from flower_apps import FAULTS, TrickyGrid
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+import flower_apps as apps
+from flower_apps import FAULTS, TrickyGrid
 from tacit import Budget, Ledger, events
 from tacit.federated import CLIENT, FederatedPlan
 from tacit.federated.flower import ProcessGrid, clipped, private
@@ -47,7 +47,9 @@ def flat(record: ArrayRecord) -> np.ndarray:
 
 def test_a_client_that_trusts_nobody_takes_no_plan_from_the_server() -> None:
     told = reasons(run(local(), never, [clipped]))
-    assert told == {"Under trust='nobody' a client does not take its plan from the server: use clipped(plan)."}
+    assert told == {
+        "Under trust='nobody' a client does not take its plan from the server: use clipped(plan)."
+    }
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,15 @@ def test_a_client_answers_to_nothing_but_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"clip_norm": 0.0}, {"clip_norm": -1.0}, {"clip_norm": float("inf")}, {"clip_norm": "1"}, {}, {"clip_norm": True}]
+    "facts",
+    [
+        {"clip_norm": 0.0},
+        {"clip_norm": -1.0},
+        {"clip_norm": float("inf")},
+        {"clip_norm": "1"},
+        {},
+        {"clip_norm": True},
+    ],
 )
 def test_a_client_refuses_a_clip_norm_that_is_none(facts: dict[str, Any]) -> None:
     from tacit.federated.flower.messages import RECORD, Instruction

@@ -6,14 +6,14 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import flower_apps as apps
 import numpy as np
 import pytest
-from flower_apps import FAULTS, LONG, TrickyGrid
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import strategy as strategies
 from scipy import stats
 
+import flower_apps as apps
+from flower_apps import FAULTS, LONG, TrickyGrid
 from tacit import Budget, Ledger
 from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.federated import CLIENT, FederatedPlan, Metric, Quantile
@@ -39,7 +39,9 @@ def learned(
     """The model after all rounds of a plan, with seeded noise."""
     plan = apps.plan(**facts)
     grid = grid or ProcessGrid(apps.app(train, mods=mods), plan.clients)
-    return numbers(private(strategy or strategies.FedAvg(), plan, None, random_state=5).start(grid, apps.model()).arrays)
+    return numbers(
+        private(strategy or strategies.FedAvg(), plan, None, random_state=5).start(grid, apps.model()).arrays
+    )
 
 
 @pytest.mark.parametrize("name", AVERAGING)
@@ -71,7 +73,10 @@ def test_a_long_reply_is_clipped(fault: str, mods: Any) -> None:
 def test_a_reply_that_comes_twice_late_or_from_a_stranger_counts_once_or_never() -> None:
     def with_replies(twice: int, late: int) -> np.ndarray:
         grid = TrickyGrid(apps.app(apps.steady), 12)
-        grid.twice, grid.late = {1000 + each for each in range(twice)}, {1000 + each for each in range(9, 9 + late)}
+        grid.twice, grid.late = (
+            {1000 + each for each in range(twice)},
+            {1000 + each for each in range(9, 9 + late)},
+        )
         return learned(apps.steady, grid=grid)
 
     assert np.array_equal(with_replies(0, 0), with_replies(3, 0))
@@ -194,7 +199,9 @@ def test_adaptive_clipping_gets_the_new_norm_to_the_clients() -> None:
         return apps.answered(message, apps.moved(message, 1.0))
 
     grid = TrickyGrid(apps.app(train), 10)
-    learned(train, grid=grid, noise_multiplier=1.0, clip_norm=0.1, clipping=Quantile(count_noise=0.1), rounds=10)
+    learned(
+        train, grid=grid, noise_multiplier=1.0, clip_norm=0.1, clipping=Quantile(count_noise=0.1), rounds=10
+    )
     lengths = [np.linalg.norm(numbers(reply.content["tacit.update"])) for reply in grid.received]
     assert lengths[0] == pytest.approx(0.1, rel=1e-5)
     assert lengths[-1] > 0.15
@@ -206,7 +213,10 @@ def test_a_poisson_cohort_is_secret_to_the_log(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.DEBUG):
         grid = TrickyGrid(apps.app(apps.steady), 40)
         private(strategies.FedAvg(), plan, None).start(grid, apps.model())
-    sizes = {str(len([m for m in grid.sent if m.metadata.group_id == g])) for g in {m.metadata.group_id for m in grid.sent}}
+    sizes = {
+        str(len([m for m in grid.sent if m.metadata.group_id == g]))
+        for g in {m.metadata.group_id for m in grid.sent}
+    }
     assert len(sizes) > 1
     assert "[ROUND 6/6]" in caplog.text
     told = caplog.text.replace(plan.describe(), "")

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import flower_apps as apps
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
+import flower_apps as apps
 from tacit import Budget, Ledger
 from tacit.errors import InvalidValue, LedgerError
 from tacit.federated import CLIENT
@@ -35,9 +35,13 @@ def strategy_of(kind: Any) -> Any:
 
 
 def run(
-    kind: Any, path: Path | None, ledger: Ledger | None = None, stop_at: int | None = None, after: bool = False
+    kind: Any,
+    path: Path | None,
+    ledger: Ledger | None = None,
+    stop_at: int | None = None,
+    after: bool = False,
 ) -> tuple[list[int], np.ndarray | None]:
-    """The rounds whose models were released, and the last model; ``stop_at`` breaks off in or after a round."""
+    """The rounds that were released, and the last model; ``stop_at`` breaks off in or after a round."""
     released: list[int] = []
 
     def train(message: Message, context: Context) -> Message:
@@ -116,6 +120,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
 
 SERVER = """
 import os, signal, sys
+sys.path.insert(0, sys.argv[3])
 import flower_apps as apps
 from flwr.serverapp.strategy import FedAvg
 from tacit import Budget, Ledger
@@ -145,7 +150,7 @@ def test_a_server_that_is_killed_by_a_signal_goes_on(tmp_path: Path) -> None:
     def server(last: int) -> subprocess.CompletedProcess[str]:
         here = str(Path(__file__).resolve().parents[1])
         return subprocess.run(
-            [sys.executable, "-c", f"import sys; sys.path.insert(0, {here!r})\n{SERVER}", str(tmp_path), str(last)],
+            [sys.executable, "-c", SERVER, str(tmp_path), str(last), here],
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 

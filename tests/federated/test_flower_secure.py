@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import flower_apps as apps
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp.strategy import FedAvg
 
+import flower_apps as apps
 from tacit.federated import FederatedPlan, Metric
 from tacit.federated.flower import ProcessGrid, clipped, private
 from tacit.federated.flower.messages import RECORD, Instruction
@@ -21,8 +21,8 @@ from tacit.federated.secure import KeysMessage
 def secret(**changed: Any) -> FederatedPlan:
     """Six clients in each of two rounds, of which two may leave, with little noise."""
     facts: dict[str, Any] = {
-        "clients": 6, "cohort": 6, "rounds": 2, "noise_multiplier": 0.005, "delta": 1e-5, "trust": "aggregator",
-        "dropouts": 2, "bits": 24,
+        "clients": 6, "cohort": 6, "rounds": 2, "noise_multiplier": 0.005, "delta": 1e-5,
+        "trust": "aggregator", "dropouts": 2, "bits": 24,
     }  # fmt: skip
     return FederatedPlan(**{**facts, **changed})
 
@@ -32,7 +32,7 @@ def flat(record: ArrayRecord) -> np.ndarray:
 
 
 class StagedGrid(ProcessGrid):
-    """A grid that notes the stages, loses replies of some of them, and can put words into a server's mouth."""
+    """A grid that notes the stages, and loses replies of some of them."""
 
     def __init__(self, plan: FederatedPlan, train: apps.Train = apps.steady, pinned: Any = None) -> None:
         super().__init__(apps.app(train, mods=[clipped(pinned or plan)]), plan.clients)
@@ -145,12 +145,15 @@ def test_the_noise_is_in_what_clients_send_and_is_that_of_the_plan() -> None:
 def conversation(plan: FederatedPlan) -> tuple[ProcessGrid, dict[str, Any]]:
     grid = ProcessGrid(apps.app(apps.steady, mods=[clipped(plan)]), plan.clients)
     facts = {
-        "session": "00" * 16, "round": 0, "asked": 6, "clip_norm": 1.0, "dimension": 10, "rotation": 5, "client": 0,
+        "session": "00" * 16, "round": 0, "asked": 6, "clip_norm": 1.0, "dimension": 10, "rotation": 5,
+        "client": 0,
     }  # fmt: skip
     return grid, facts
 
 
-def said(grid: ProcessGrid, plan: FederatedPlan, stage: str, facts: dict[str, Any], *payload: bytes) -> Message:
+def said(
+    grid: ProcessGrid, plan: FederatedPlan, stage: str, facts: dict[str, Any], *payload: bytes
+) -> Message:
     content = apps.RecordDict({RECORD: Instruction(plan.to_dict(), stage, 0, facts, payload).record()})
     (reply,) = grid.send_and_receive([Message(content, 1000, "train")])
     return reply
@@ -158,7 +161,15 @@ def said(grid: ProcessGrid, plan: FederatedPlan, stage: str, facts: dict[str, An
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"asked": 7}, {"asked": 1}, {"asked": "6"}, {"client": 6}, {"client": None}, {"clip_norm": 0.0}, {"session": "x"}],
+    [
+        {"asked": 7},
+        {"asked": 1},
+        {"asked": "6"},
+        {"client": 6},
+        {"client": None},
+        {"clip_norm": 0.0},
+        {"session": "x"},
+    ],
 )
 def test_a_round_that_is_none_of_the_plan_is_refused(wrong: dict[str, Any]) -> None:
     plan = secret()
@@ -197,7 +208,9 @@ def test_a_client_that_was_asked_for_its_share_gives_no_second_one() -> None:
     asked: list[Message] = []
 
     class Greedy(StagedGrid):
-        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        def send_and_receive(
+            self, messages: Iterable[Message], *, timeout: float | None = None
+        ) -> list[Message]:
             messages = list(messages)
             replies = super().send_and_receive(messages, timeout=timeout)
             if messages[0].content[RECORD]["stage"] == "unmask":

@@ -4,8 +4,8 @@
     app = ClientApp(mods=[tacit.federated.clipped])                # the clients
 
 The same apps run in one process (:func:`run_in_process`), in Flower's simulation and in its deployment of
-SuperLink and SuperNodes. Flower carries the messages; clipping, noise, accounting and secure aggregation are of
-:mod:`tacit.federated`.
+SuperLink and SuperNodes. Flower carries the messages; clipping, noise, accounting and secure aggregation
+are of :mod:`tacit.federated`.
 """
 
 from tacit.federated.flower.mod import Clipped, clipped

@@ -1,7 +1,7 @@
 """Secure aggregation over Flower, on the server: the stages of a round, carried by its messages.
 
-A client that does not answer a stage, or refuses it, has dropped out. Where too few are left, nothing is opened and the
-round is given up; it stays charged.
+A client that does not answer a stage, or refuses it, has dropped out. Where too few are left, nothing is
+opened and the round is given up; it stays charged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.federated.secure import KeysMessage, MaskedMessage, SharesMessage, Un
 __all__ = ["Carrying"]
 
 Ask = Callable[[str, Mapping[str, Any], Mapping[int, bytes]], Iterable[tuple[int, Message]]]
-"""Sends a stage with its facts and, to each client, its bytes; gives the replies with the clients they are from."""
+"""Sends a stage, with its facts and the bytes for each client, and gives replies with their clients."""
 
 
 class Carrying:

@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -18,45 +18,58 @@ from tacit.errors import InvalidValue, TacitError
 __all__ = ["Inner"]
 
 _COMPARES_CLIENTS = (
-    "Bulyan", "Krum", "MultiKrum", "FedMedian", "FedTrimmedAvg", "QFedAvg", "FedXgbBagging", "FedXgbCyclic",
+    "Bulyan",
+    "Krum",
+    "MultiKrum",
+    "FedMedian",
+    "FedTrimmedAvg",
+    "QFedAvg",
+    "FedXgbBagging",
+    "FedXgbCyclic",
 )
 _ADDS_NOISE = (
-    "DifferentialPrivacyClientSideAdaptiveClipping", "DifferentialPrivacyClientSideFixedClipping",
-    "DifferentialPrivacyServerSideAdaptiveClipping", "DifferentialPrivacyServerSideFixedClipping",
+    "DifferentialPrivacyClientSideAdaptiveClipping",
+    "DifferentialPrivacyClientSideFixedClipping",
+    "DifferentialPrivacyServerSideAdaptiveClipping",
+    "DifferentialPrivacyServerSideFixedClipping",
 )
 
 
 class Inner:
     """A copy of the wrapped strategy, and the two questions that it is asked in a round.
 
-    *What do clients get?* The strategy's own ``configure_train`` is called with a grid that has nodes in name
-    only, and the content of its first message goes to the whole cohort: the model, and the configuration that a
-    strategy such as FedProx adds. Which clients take part is not its choice.
+    *What do clients get?* The strategy's own ``configure_train`` is called with a grid that has nodes in
+    name only, and the content of its first message goes to the whole cohort: the model, and the
+    configuration that a strategy such as FedProx adds. Which clients take part is not its choice.
 
-    *What is the next model?* Its ``aggregate_train`` is called with one reply, the private mean, of weight 1. Its
-    momentum, its Adam and its learning rate act on that mean: post-processing, which costs nothing.
+    *What is the next model?* Its ``aggregate_train`` is called with one reply, the private mean, of weight
+    1. Its momentum, its Adam and its learning rate act on that mean: post-processing, which costs nothing.
     """
 
-    def __init__(self, strategy: Strategy, clients: int) -> None:
+    def __init__(self, strategy: Any, clients: int) -> None:
         if not isinstance(strategy, Strategy):
-            advice = "Pass a strategy of flwr.serverapp.strategy; those of flwr.server.strategy are of the old API."
+            advice = "Pass one of flwr.serverapp.strategy; those of flwr.server.strategy are of the old API."
             raise InvalidValue("strategy", type(strategy).__name__, "a message-based Flower strategy", advice)
         kinds = {kind.__name__ for kind in type(strategy).__mro__}
         if kinds & set(_COMPARES_CLIENTS):
             raise InvalidValue(
-                "strategy", type(strategy).__name__, "a strategy that works from the mean of the updates",
-                "It compares the updates of single clients, which nobody sees. Wrap FedAvg, FedAvgM, FedAdam, "
-                "FedAdagrad, FedYogi or FedProx.",
+                "strategy",
+                type(strategy).__name__,
+                "a strategy that works from the mean of the updates",
+                "It compares the updates of single clients, which nobody sees. Wrap FedAvg, FedAvgM, "
+                "FedAdam, FedAdagrad, FedYogi or FedProx.",
             )
         if kinds & set(_ADDS_NOISE):
             raise InvalidValue(
-                "strategy", type(strategy).__name__, "a strategy without noise of its own",
+                "strategy",
+                type(strategy).__name__,
+                "a strategy without noise of its own",
                 "Wrap the strategy inside it: the plan does the clipping, the noise and the accounting.",
             )
         self.strategy = copy.copy(strategy)
         self._weighted_by = str(getattr(strategy, "weighted_by_key", "num-examples"))
         if hasattr(strategy, "train_metrics_aggr_fn"):
-            self.strategy.train_metrics_aggr_fn = _no_metrics
+            vars(self.strategy)["train_metrics_aggr_fn"] = _no_metrics
         least = max(int(getattr(strategy, name, 0)) for name in ("min_available_nodes", "min_train_nodes"))
         self.least_nodes = min(least, clients)
         self._stand_in = _NodesInName(max(least, clients, 1))
@@ -75,7 +88,9 @@ class Inner:
         if first is None or len(first.content.array_records) != 1:
             raise TacitError(
                 f"{self.name} sends no message with one ArrayRecord in round {server_round}.",
-                "Give it a fraction_train above 0.", strategy=self.name, round=server_round,
+                "Give it a fraction_train above 0.",
+                strategy=self.name,
+                round=server_round,
             )
         self._request = first
         return first.content
@@ -90,7 +105,9 @@ class Inner:
         with _quiet():
             arrays, _ = self.strategy.aggregate_train(server_round, [answer])
         if arrays is None:
-            raise TacitError(f"{self.name} made no model of the private mean.", "Wrap FedAvg or one of its kin.")
+            raise TacitError(
+                f"{self.name} made no model of the private mean.", "Wrap FedAvg or one of its kin."
+            )
         return arrays
 
     def state(self) -> dict[str, Any]:
@@ -102,8 +119,8 @@ class Inner:
         vars(self.strategy).update(state)
 
 
-class _NodesInName(Grid):  # type: ignore[misc]
-    """A grid that only says how many nodes there are: the cohort is drawn by the plan, not by the strategy."""
+class _NodesInName(Grid):
+    """A grid that only says how many nodes there are: the plan draws the cohort, not the strategy."""
 
     def __init__(self, count: int) -> None:
         self._nodes = list(range(1, count + 1))
@@ -112,7 +129,12 @@ class _NodesInName(Grid):  # type: ignore[misc]
         return self._nodes
 
     def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
     ) -> Message:
         return Message(content, dst_node_id, MessageType.TRAIN, ttl=ttl, group_id=group_id)
 
@@ -121,20 +143,20 @@ class _NodesInName(Grid):  # type: ignore[misc]
 
     @property
     def run(self) -> Any:
-        return self._refuse()
+        self._refuse()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._refuse()
+        self._refuse()
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._refuse()
+        self._refuse()
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        return self._refuse()
+        self._refuse()
 
-    def _refuse(self) -> Any:
+    def _refuse(self) -> NoReturn:
         raise TacitError(
             "The wrapped strategy tried to talk to clients by itself.",
             "Only the plan's rounds may ask clients for anything: wrap a strategy that does not.",
@@ -172,5 +194,3 @@ def _quiet() -> Iterator[None]:
 
 def _nothing(record: logging.LogRecord) -> bool:
     return False
-
-

@@ -1,12 +1,13 @@
 """Secure aggregation over Flower, on the client: its part in the four stages of a round.
 
-The client's keys and shares live between the stages in Flower's Context, which stays on the client's machine.
-What the server said in the first stage about the round (its number, how many clients are asked, clip_norm and the
-public seed of the rotation) is kept there too and holds until its end: a later stage cannot change it.
+The client's keys and shares live between the stages in Flower's Context, which stays on the client's
+machine. What the server said in the first stage about the round (its number, how many clients are asked,
+clip_norm and the public seed of the rotation) is kept there too and holds until its end: a later stage
+cannot change it.
 
-Why the noise in an opened sum suffices. Each client sizes its share of noise for the number of clients that are asked,
-and lets the sum be opened only with :func:`threshold_of` clients in it, which is never fewer than the plan needs for
-that number. So a server that names another number than it asked changes both alike.
+Why the noise in an opened sum suffices. Each client sizes its share of noise for the number of clients that
+are asked, and lets the sum be opened only with :meth:`Occurrence.threshold` clients, which is never fewer
+than the plan needs for that number. So a server that names another number than it asked changes both alike.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Occurrence:
         except (KeyError, TypeError, ValueError):
             proper = False
         if not (proper and found.asked > 1 and found.dimension > 0 and 0 < found.clip_norm < math.inf):
-            raise MessageRefused("The server's message does not describe a round of secure aggregation.", _NEXT)
+            raise MessageRefused(
+                "The server's message does not describe a round of secure aggregation.", _NEXT
+            )
         return found
 
     def facts(self) -> dict[str, Any]:
@@ -95,7 +98,12 @@ class Occurrence:
         """A client of the round, with keys that are drawn anew."""
         width = self.encoder(plan).width
         return SecureClient(
-            number, self.threshold(plan), on=self.on, dimension=width, bits=plan.bits, degree=self.degree(plan)
+            number,
+            self.threshold(plan),
+            on=self.on,
+            dimension=width,
+            bits=plan.bits,
+            degree=self.degree(plan),
         )
 
 
@@ -109,8 +117,14 @@ class Masking:
     def begun(cls, plan: FederatedPlan, facts: Mapping[str, Any]) -> Masking:
         """A client at its first stage; what it kept of an earlier round is not used again."""
         number, occurrence = facts.get("client"), Occurrence.of(facts)
-        if type(number) is not int or not 0 <= number < plan.clients or occurrence.asked > plan.largest_cohort:
-            raise MessageRefused("The round has more clients than the plan, or no number for this one.", _NEXT)
+        if (
+            type(number) is not int
+            or not 0 <= number < plan.clients
+            or occurrence.asked > plan.largest_cohort
+        ):
+            raise MessageRefused(
+                "The round has more clients than the plan, or no number for this one.", _NEXT
+            )
         return cls(occurrence, occurrence.client(plan, number))
 
     @classmethod
@@ -119,7 +133,7 @@ class Masking:
 
         So after a stage that was refused there is no other, and none is taken twice.
         """
-        kept = context.state.config_records.get(_KEPT)
+        kept: Mapping[str, Any] | None = context.state.config_records.get(_KEPT)
         if kept is None:
             raise MessageRefused("This client has not begun a round.", _NEXT)
         del context.state[_KEPT]

@@ -1,12 +1,13 @@
 """Messages: what the private strategy and the client mod tell each other, inside Flower's messages.
 
-An instruction is one ConfigRecord named ``tacit`` in a message of type ``train``: the public plan as JSON, the
-stage of the round, its number, and what other clients contribute to a stage of secure aggregation. Nothing is
-pickled.
+An instruction is one ConfigRecord named ``tacit`` in a message of type ``train``: the public plan as JSON,
+the stage of the round, its number, and what other clients contribute to a stage of secure aggregation.
+Nothing is pickled.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,17 @@ from typing import Any
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-__all__ = ["METRICS", "RECORD", "UPDATE", "Instruction", "content_without", "payload_of", "refusal", "reply"]
+__all__ = [
+    "METRICS",
+    "RECORD",
+    "UPDATE",
+    "Instruction",
+    "payload_of",
+    "refusal",
+    "reply",
+    "with_content",
+    "without_instruction",
+]
 
 RECORD = "tacit"
 """The name of the record that carries an instruction, or the answer to one."""
@@ -37,42 +48,53 @@ class Instruction:
 
     def record(self) -> ConfigRecord:
         """The instruction as a record of a message."""
-        return ConfigRecord({
-            "plan": json.dumps(dict(self.plan), sort_keys=True),
-            "stage": self.stage,
-            "round": self.round,
-            "facts": json.dumps(dict(self.facts), sort_keys=True),
-            "payload": list(self.payload),
-        })
+        return ConfigRecord(
+            {
+                "plan": json.dumps(dict(self.plan), sort_keys=True),
+                "stage": self.stage,
+                "round": self.round,
+                "facts": json.dumps(dict(self.facts), sort_keys=True),
+                "payload": list(self.payload),
+            }
+        )
 
     @classmethod
     def read(cls, message: Message) -> Instruction | None:
         """The instruction in a message, or None where there is none that can be read."""
         try:
-            record = message.content.config_records[RECORD]
+            record: Mapping[str, Any] = message.content.config_records[RECORD]
             plan, facts = json.loads(record["plan"]), json.loads(record["facts"])
             payload = tuple(record["payload"])
             stage, number = record["stage"], record["round"]
         except Exception:
             return None
         well_formed = (
-            isinstance(plan, dict) and isinstance(facts, dict) and isinstance(stage, str)
-            and isinstance(number, int) and all(isinstance(part, bytes) for part in payload)
+            isinstance(plan, dict)
+            and isinstance(facts, dict)
+            and isinstance(stage, str)
+            and isinstance(number, int)
+            and all(isinstance(part, bytes) for part in payload)
         )
         return cls(plan, stage, number, facts, payload) if well_formed else None
 
 
-def content_without(message: Message) -> RecordDict:
-    """The records of a message that the strategy itself sends, without the instruction."""
-    return RecordDict({name: record for name, record in message.content.items() if name != RECORD})
+def with_content(message: Message, content: RecordDict) -> Message:
+    """A message with the same metadata and other records."""
+    made = copy.copy(message)
+    made.content = content
+    return made
 
 
-def reply(message: Message, payload: bytes | None = None, **records: Any) -> Message:
-    """A reply with these records, and the bytes of a stage where there are any."""
-    content = RecordDict({name: record for name, record in records.items() if record is not None})
-    if payload is not None:
-        content[RECORD] = ConfigRecord({"payload": payload})
-    return Message(content, reply_to=message)
+def without_instruction(message: Message) -> Message:
+    """The message as the wrapped strategy would have sent it."""
+    kept = {name: record for name, record in message.content.items() if name != RECORD}
+    return with_content(message, RecordDict(kept))
+
+
+def reply(message: Message, records: Mapping[str, Any]) -> Message:
+    """A reply with those of these records that are not None."""
+    kept = {name: record for name, record in records.items() if record is not None}
+    return Message(RecordDict(kept), reply_to=message)
 
 
 def payload_of(message: Message) -> bytes | None:

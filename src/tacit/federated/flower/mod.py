@@ -13,7 +13,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, M
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.federated.flower import silos
-from tacit.federated.flower.messages import METRICS, RECORD, UPDATE, Instruction, content_without, refusal, reply
+from tacit.federated.flower.messages import (
+    METRICS,
+    RECORD,
+    UPDATE,
+    Instruction,
+    refusal,
+    reply,
+    without_instruction,
+)
 from tacit.federated.flower.records import Arrays, Layout
 from tacit.federated.plan import FederatedPlan
 from tacit.federated.reports import Reports
@@ -37,18 +45,20 @@ class Refused(Exception):
 class Clipped:
     """A Flower mod that clips a client's update, and randomizes, encodes or masks it where the plan says so.
 
-    ``ClientApp(mods=[clipped])`` takes the public plan from the server's message. That is right where the server
-    is trusted anyway (``trust="server"``), or where each silo has protected its rows by itself (``"silo"``). A
-    client that does not trust the server pins the plan that it agreed to, ``ClientApp(mods=[clipped(plan)])``:
-    it refuses a message with any other plan, and sends at most ``plan.participations`` reports in one run. With
-    ``ledger``, a ledger of the client's own, the client charges each run that it takes part in before it sends
-    its first report, so that a server that starts ever new runs comes to an end of its budget.
+    ``ClientApp(mods=[clipped])`` takes the public plan from the server's message. That is right where the
+    server is trusted anyway (``trust="server"``), or where each silo has protected its rows by itself
+    (``"silo"``). A client that does not trust the server pins the plan that it agreed to,
+    ``ClientApp(mods=[clipped(plan)])``: it refuses a message with any other plan, and sends at most
+    ``plan.participations`` reports in one run. With ``ledger``, a ledger of the client's own, the client
+    charges each run that it takes part in before it sends its first report, so that a server that starts
+    ever new runs comes to an end of its budget.
 
     Guarantee: every reply is a function of the update clipped to clip_norm, with the protection that
-    :class:`tacit.federated.FederatedPlan` states for its trust. A train function that raises, or returns arrays
-    of another shape or with NaN or infinity, counts as a zero update: the server cannot tell the difference where it
-    is not trusted. The number of examples and all metrics that the plan does not buy stay on the client, and
-    messages that ask for anything else than training, such as an evaluation, are refused.
+    :class:`tacit.federated.FederatedPlan` states for its trust. A train function that raises, or returns
+    arrays of another shape or with NaN or infinity, counts as a zero update: the server cannot tell the
+    difference where it is not trusted. The number of examples and all metrics that the plan does not buy
+    stay on the client, and messages that ask for anything else than training, such as an evaluation, are
+    refused.
 
     >>> from flwr.clientapp import ClientApp
     >>> plan = FederatedPlan(clients=100, cohort=10, rounds=5, epsilon=4.0, delta=1e-5, trust="nobody")
@@ -88,12 +98,14 @@ class Clipped:
         instruction = Instruction.read(message)
         if message.metadata.message_type != MessageType.TRAIN or instruction is None:
             raise Refused(
-                "A client of tacit answers to the rounds of tacit.federated.private alone: wrap the strategy, and "
-                "buy what clients measure as metrics of the plan."
+                "A client of tacit answers to the rounds of tacit.federated.private alone: wrap the strategy, "
+                "and buy what clients measure as metrics of the plan."
             )
         trust = str(instruction.plan.get("trust"))
         if self.plan is not None and _text(self.plan.to_dict()) != _text(instruction.plan):
-            raise Refused("The server's plan is not the one that this client agreed to: pin the same on both sides.")
+            raise Refused(
+                "The server's plan is not the one that this client agreed to: pin the same on both sides."
+            )
         if trust in ("server", "silo"):
             return self._update(instruction, message, context, call_next)
         if self.plan is None:
@@ -112,7 +124,7 @@ class Clipped:
             missing = answer.update and silos.shortfall(answer.records, instruction.plan)
             if missing:
                 raise Refused(missing)
-            return reply(message, **{UPDATE: layout.update(answer.update or _zeros(layout))})
+            return reply(message, {UPDATE: layout.update(answer.update or _zeros(layout))})
         updates = Updates(layout.shapes)
         vector = updates.flatten(answer.update or _zeros(layout))
         vector = np.zeros(layout.dimension) if vector is None else vector
@@ -122,24 +134,35 @@ class Clipped:
         told = None
         if instruction.plan["clipping"] != "fixed":
             told = ConfigRecord({"unclipped": within(vector, clip_norm)})
-        return reply(message, **{UPDATE: record, METRICS: metrics if bought else None, RECORD: told})
+        return reply(message, {UPDATE: record, METRICS: metrics if bought else None, RECORD: told})
 
     def _protected(
-        self, plan: FederatedPlan, instruction: Instruction, message: Message, context: Context, call_next: Next
+        self,
+        plan: FederatedPlan,
+        instruction: Instruction,
+        message: Message,
+        context: Context,
+        call_next: Next,
     ) -> Message:
         """A report that is safe to send to a server that is not trusted."""
         if plan.trust == "aggregator":
-            return reply(message, self._stage(plan, instruction, message, context, call_next))
+            said = self._stage(plan, instruction, message, context, call_next)
+            return reply(message, {RECORD: ConfigRecord({"payload": said})})
         layout = Layout.of(_model_in(message))
         reports = Reports(plan, Updates(layout.shapes), _clip_norm(instruction))
         self._pay(plan, context)
         answer = _Trained(message, context, call_next, layout)
         report = reports.vector(answer.update or _zeros(layout))
         noisy = reports.updates.unflatten(reports.randomized(report, Source()))
-        return reply(message, **{UPDATE: layout.update(noisy)})
+        return reply(message, {UPDATE: layout.update(noisy)})
 
     def _stage(
-        self, plan: FederatedPlan, instruction: Instruction, message: Message, context: Context, call_next: Next
+        self,
+        plan: FederatedPlan,
+        instruction: Instruction,
+        message: Message,
+        context: Context,
+        call_next: Next,
     ) -> bytes:
         """The client's part of one stage of secure aggregation."""
         from tacit.federated.flower.masking import Masking
@@ -156,7 +179,9 @@ class Clipped:
                     said = masking.client.share(given).to_bytes()
                 case "masked":
                     layout = Layout.of(_model_in(message))
-                    said = self._masked(plan, masking, given, _Trained(message, context, call_next, layout), layout)
+                    said = self._masked(
+                        plan, masking, given, _Trained(message, context, call_next, layout), layout
+                    )
                 case "unmask":
                     return masking.client.unmask(given).to_bytes()
                 case _:
@@ -165,7 +190,9 @@ class Clipped:
         return said
 
     @staticmethod
-    def _masked(plan: FederatedPlan, masking: Masking, inbox: bytes, answer: _Trained, layout: Layout) -> bytes:
+    def _masked(
+        plan: FederatedPlan, masking: Masking, inbox: bytes, answer: _Trained, layout: Layout
+    ) -> bytes:
         """The report, clipped, rounded, with its share of the noise, under all masks."""
         at = masking.occurrence
         reports = Reports(plan, Updates(layout.shapes), at.clip_norm)
@@ -178,9 +205,9 @@ class Clipped:
         return masking.client.masked(encoded, inbox).to_bytes()
 
     def _pay(self, plan: FederatedPlan, context: Context) -> None:
-        """Count a report before the rows are read, and charge the run to the client's ledger with the first."""
-        kept = context.state.config_records.get(RECORD)
-        sent = int(kept["reports"]) if kept is not None else 0
+        """Count a report before rows are read; the first one charges the run to the client's ledger."""
+        kept: Mapping[str, Any] = context.state.config_records.get(RECORD) or {}
+        sent = int(kept.get("reports", 0))
         if sent >= (plan.participations or plan.rounds):
             raise Refused("This client has sent as many reports as the plan allows.")
         if sent == 0 and self._ledger is not None:
@@ -199,7 +226,7 @@ class _Trained:
         self.records: Any = {}
         before = layout.read(_model_in(message))
         try:
-            answer = call_next(Message(content_without(message), metadata=message.metadata), context)
+            answer = call_next(without_instruction(message), context)
             if answer.has_error():
                 return
             self.records = answer.content

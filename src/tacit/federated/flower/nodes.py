@@ -11,10 +11,10 @@ class Nodes:
     """The table of Flower's node ids and the plan's clients 0 … clients − 1.
 
     A node gets the next free number when the server first sees it and keeps it for the whole run, also when
-    it goes away for a while. So a node is one client, never two, and its number says nothing of its rows. When
-    all numbers are taken, further nodes are not asked to train: the plan promises its guarantee for at most
-    ``clients`` clients. The table goes into the checkpoint, so that a server that was started again counts the
-    same clients.
+    it goes away for a while. So a node is one client, never two, and its number says nothing of its rows.
+    When all numbers are taken, further nodes are not asked to train: the plan promises its guarantee for at
+    most ``clients`` clients. The table goes into the checkpoint, so that a server that was started again
+    counts the same clients.
 
     >>> nodes = Nodes(2)
     >>> nodes.meet([71, 40, 99])

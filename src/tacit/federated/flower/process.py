@@ -5,6 +5,7 @@ For tests and small studies. Flower's simulation runtime and its deployment run 
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,15 +18,16 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from tacit import _validate
+from tacit.federated.flower.messages import with_content
 
 __all__ = ["ProcessGrid", "run_in_process"]
 
 
-class ProcessGrid(Grid):  # type: ignore[misc]
+class ProcessGrid(Grid):
     """A grid whose nodes are contexts in this process; a message is answered when it is sent.
 
-    Every node has a context of its own with ``partition-id`` and ``num-partitions`` in its configuration, as in
-    Flower's simulation. An exception in the ClientApp becomes an error reply, as it does in Flower.
+    Every node has a context of its own with ``partition-id`` and ``num-partitions`` in its configuration,
+    as in Flower's simulation. An exception in the ClientApp becomes an error reply, as it does in Flower.
     """
 
     def __init__(
@@ -37,8 +39,11 @@ class ProcessGrid(Grid):  # type: ignore[misc]
         TaskIdentity.node_id = SUPERLINK_NODE_ID
         self._contexts = {
             1000 + number: Context(
-                self._run.run_id, 1000 + number,
-                {"partition-id": number, "num-partitions": clients}, RecordDict(), dict(run_config or {}),
+                self._run.run_id,
+                1000 + number,
+                {"partition-id": number, "num-partitions": clients},
+                RecordDict(),
+                dict(run_config or {}),
             )
             for number in range(_validate.count("clients", clients))
         }
@@ -55,7 +60,12 @@ class ProcessGrid(Grid):  # type: ignore[misc]
         return self._run
 
     def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
     ) -> Message:
         """A message to a node."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
@@ -88,7 +98,7 @@ class ProcessGrid(Grid):  # type: ignore[misc]
     def answer(self, message: Message) -> Message:
         """The reply of one node to one message."""
         context = self._contexts[message.metadata.dst_node_id]
-        handed_over = Message(_copied(message.content), metadata=message.metadata)
+        handed_over = with_content(message, _copied(message.content))
         try:
             return self._app(handed_over, context)
         except Exception:
@@ -125,4 +135,4 @@ def run_in_process(
 
 def _copied(content: RecordDict) -> RecordDict:
     """The same records in a dictionary of their own, so that no client changes what another one gets."""
-    return RecordDict({name: type(record)(dict(record)) for name, record in content.items()})
+    return RecordDict({name: copy.copy(record) for name, record in content.items()})

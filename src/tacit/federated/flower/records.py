@@ -41,7 +41,9 @@ class Layout:
         ]
         if not learned:
             raise InvalidValue(
-                "initial_arrays", list(model), "a model with at least one array of floating-point numbers",
+                "initial_arrays",
+                list(model),
+                "a model with at least one array of floating-point numbers",
                 "Send the parameters of the model, as ArrayRecord(model.state_dict()) does.",
             )
         names, arrays = zip(*learned, strict=True)
@@ -79,16 +81,16 @@ class Layout:
     def model(self, arrays: Sequence[NDArray[np.float64]], rest: ArrayRecord) -> ArrayRecord:
         """A model of these arrays, in the kinds of the first model; ``rest`` gives what is not learned."""
         made = dict(zip(self.names, zip(arrays, self.kinds, strict=True), strict=True))
-        return ArrayRecord({
-            name: _stored(*made[name]) if name in made else array for name, array in rest.items()
-        })
+        return ArrayRecord(
+            {name: _stored(*made[name]) if name in made else array for name, array in rest.items()}
+        )
 
     def update(self, arrays: Sequence[NDArray[np.float64]]) -> ArrayRecord:
         """An update, in single precision unless the model has more."""
         kinds = [np.promote_types(kind, np.float32).name for kind in self.kinds]
-        return ArrayRecord({
-            name: _stored(array, kind) for name, array, kind in zip(self.names, arrays, kinds, strict=True)
-        })
+        return ArrayRecord(
+            {name: _stored(array, kind) for name, array, kind in zip(self.names, arrays, kinds, strict=True)}
+        )
 
     @staticmethod
     def _fits(array: Array, shape: tuple[int, ...], kind: str) -> bool:

@@ -20,7 +20,7 @@ _FACTS = "facts"
 
 @dataclass(frozen=True)
 class Saved:
-    """What a server that was started again goes on from: all of it released, or public, or the server's own."""
+    """What a server that was started again goes on from: released, public, or the server's own."""
 
     model: ArrayRecord
     nodes: tuple[int, ...]
@@ -45,7 +45,8 @@ class Saved:
             return cls(_unpacked(facts["model"], arrays), tuple(facts["nodes"]), strategy)
         except (KeyError, TypeError, ValueError):
             raise ModelUnreadable(
-                "The checkpoint was not written by a private strategy of Flower.", "Name another checkpoint.",
+                "The checkpoint was not written by a private strategy of Flower.",
+                "Name another checkpoint.",
             ) from None
 
 

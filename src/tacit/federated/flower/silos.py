@@ -20,8 +20,8 @@ GUARANTEE = "tacit.guarantee"
 def promised(guarantee: Guarantee) -> dict[str, ConfigRecord]:
     """The record that a silo's train function adds to its reply, beside the model that its Trainer made.
 
-    ``RecordDict({"arrays": ArrayRecord(…), **promised(silo.guarantee)})``. The record stays on the client: the mod
-    reads it and sends the update alone.
+    ``RecordDict({"arrays": ArrayRecord(…), **promised(silo.guarantee)})``. The record stays on the client:
+    the mod reads it and sends the update alone.
 
     >>> from tacit import events
     >>> list(promised(Guarantee(1.0, 1e-5, events.Approximate(1.0, 1e-5))))
@@ -33,11 +33,12 @@ def promised(guarantee: Guarantee) -> dict[str, ConfigRecord]:
 def shortfall(records: RecordDict, plan: Mapping[str, Any]) -> str | None:
     """Why a reply of a silo may not leave it, from public facts alone; None where it may."""
     try:
-        found = Guarantee.from_json(records.config_records[GUARANTEE]["guarantee"])
+        stated: Mapping[str, Any] = records.config_records[GUARANTEE]
+        found = Guarantee.from_json(stated["guarantee"])
     except (KeyError, TypeError, ValueError, TacitError):
-        return "The train function of a silo must state its guarantee: add **promised(silo.guarantee) to its reply."
+        return "The train function of a silo states its guarantee: add **promised(silo.guarantee) to its reply."
     if found.unit.part is not None or found.relation is not Relation.of(plan["relation"]):
         return "The guarantee of the silo protects labels alone, or is of another relation than the plan."
     if found.epsilon > plan["epsilon"] or found.delta > plan["delta"] or found.noise == "seeded":
-        return "The guarantee of the silo is weaker than the plan's: train by FederatedPlan.silo, without a seed."
+        return "The silo's guarantee is weaker than the plan's: train by FederatedPlan.silo, without a seed."
     return None

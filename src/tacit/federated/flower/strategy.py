@@ -35,17 +35,17 @@ _PAUSE = 0.2
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
-class PrivateStrategy(Strategy):  # type: ignore[misc]
+class PrivateStrategy(Strategy):
     """A Flower strategy whose models satisfy the guarantee of its plan. :func:`private` makes it.
 
-    Guarantee: that of :class:`tacit.federated.FederatedPlan`, for all models, metrics and clip_norms of a run.
-    The cohort is drawn by :class:`tacit.federated.Rounds` over the plan's clients, and a client without a node,
-    or whose node does not answer, counts as a zero update. Of a reply only the update and the metrics that the
-    plan buys are read, and each only once for a client of the cohort; the number of examples never is. The
-    wrapped strategy sees the private mean and nothing else.
+    Guarantee: that of :class:`tacit.federated.FederatedPlan`, for all models, metrics and clip_norms of a
+    run. The cohort is drawn by :class:`tacit.federated.Rounds` over the plan's clients, and a client
+    without a node, or whose node does not answer, counts as a zero update. Of a reply only the update and
+    the metrics that the plan buys are read, and each only once for a client of the cohort; the number of
+    examples never is. The wrapped strategy sees the private mean and nothing else.
 
-    Secret, under Poisson sampling: who is in a cohort. Nothing here logs a node or a number of replies; Flower's
-    SuperLink does, so its log has to be kept as secret as the updates.
+    Secret, under Poisson sampling: who is in a cohort. Nothing here logs a node or a number of replies;
+    Flower's SuperLink does, so its log has to be kept as secret as the updates.
     """
 
     def __init__(
@@ -86,10 +86,11 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
     ) -> Result:
         """Run the rounds of the plan, or the first ``num_rounds`` of them, and return the last model.
 
-        With a checkpoint, a run that was broken off goes on with its next round and its last model; a round in
-        whose middle the server was killed is not repeated, since it is paid for once. ``initial_arrays`` must
-        be public. ``evaluate_fn`` gets released models, and must use public data: what it computes from
-        others' data is not covered by the guarantee. ``evaluate_config`` is not used: clients are not evaluated.
+        With a checkpoint, a run that was broken off goes on with its next round and its last model; a round
+        in whose middle the server was killed is not repeated, since it is paid for once. ``initial_arrays``
+        must be public. ``evaluate_fn`` gets released models, and must use public data: what it computes
+        from others' data is not covered by the guarantee. ``evaluate_config`` is not used: clients are not
+        evaluated.
         """
         last = self.plan.rounds if num_rounds is None else num_rounds
         if not 0 < last <= self.plan.rounds:
@@ -153,8 +154,9 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
             for client, message in self._known(asking, replies):
                 self._receive(asking, client, message)
         mean = asking.one.finish()
-        released = dict(asking.one.metrics)
-        return self._next(asking.sent, mean, server_round, released), MetricRecord(released) if released else None
+        released = asking.one.metrics
+        model = self._next(asking.sent, mean, server_round, released)
+        return model, MetricRecord({**released}) if released else None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -206,7 +208,12 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
         rounds.state = Saved(arrays, self._nodes.known, self._inner.state()).to_arrays()
 
     def _messages(
-        self, asking: _Asking, stage: str, facts: Mapping[str, Any], payload: Mapping[int, bytes], present: set[int]
+        self,
+        asking: _Asking,
+        stage: str,
+        facts: Mapping[str, Any],
+        payload: Mapping[int, bytes],
+        present: set[int],
     ) -> list[Message]:
         """A message for each of these clients that has a node; the model goes with the stages that train."""
         made = []
@@ -215,7 +222,11 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
             if node is None or node not in present:
                 continue
             instruction = Instruction(
-                self.plan.to_dict(), stage, asking.one.number, {**facts, "client": client}, (said,) if said else ()
+                self.plan.to_dict(),
+                stage,
+                asking.one.number,
+                {**facts, "client": client},
+                (said,) if said else (),
             )
             records = {} if stage in ("keys", "shares", "unmask") else asking.content
             content = RecordDict({**records, RECORD: instruction.record()})
@@ -252,7 +263,9 @@ class PrivateStrategy(Strategy):  # type: ignore[misc]
     def _receive(self, asking: _Asking, client: int, message: Message) -> None:
         """Hand one reply to the round; no reply raises, whatever is in it."""
         records = message.content
-        asking.one.receive(client, self._update_in(records, asking), _numbers_in(records), **_clipped(records))
+        asking.one.receive(
+            client, self._update_in(records, asking), _numbers_in(records), **_clipped(records)
+        )
 
     def _update_in(self, records: RecordDict, asking: _Asking) -> Arrays | None:
         layout = self._known_layout
@@ -347,15 +360,16 @@ def private(
 ) -> PrivateStrategy:
     """Wrap a Flower strategy so that its models satisfy the guarantee of ``plan``, charged to ``ledger``.
 
-    FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi and FedProx, and strategies derived from them, work from the
-    private mean; those that compare single updates are refused. Clients use the mod
-    :data:`tacit.federated.clipped`; under ``trust="server"`` they may do without, since the server clips again
-    what they send. The number of clients, the cohort and the rounds are those of the plan: ``fraction_train`` and
-    ``num-examples`` have no effect, ``min_available_nodes`` says how many nodes the first round waits for.
+    FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi and FedProx, and strategies derived from them, work from
+    the private mean; those that compare single updates are refused. Clients use the mod
+    :data:`tacit.federated.clipped`; under ``trust="server"`` they may do without, since the server clips
+    again what they send. The number of clients, the cohort and the rounds are those of the plan:
+    ``fraction_train`` and ``num-examples`` have no effect, ``min_available_nodes`` says how many nodes the
+    first round waits for.
 
-    ``ledger`` must protect clients (``tacit.Ledger.open(…, unit=tacit.federated.CLIENT)``). The whole run is
-    charged when its first round begins, before any client is asked. ``checkpoint`` names a file from which a
-    server that was killed goes on. ``random_state`` is for tests, and the guarantee says so.
+    ``ledger`` must protect clients (``tacit.Ledger.open(…, unit=tacit.federated.CLIENT)``). The whole run
+    is charged when its first round begins, before any client is asked. ``checkpoint`` names a file from
+    which a server that was killed goes on. ``random_state`` is for tests, and the guarantee says so.
 
     Guarantee and papers: :class:`tacit.federated.FederatedPlan`.
 

@@ -1,4 +1,4 @@
-"""The same apps for one process, Flower's simulation and its deployment; the environment says where and how."""
+"""The same apps for one process, Flower's simulation and its deployment."""
 
 from __future__ import annotations
 
