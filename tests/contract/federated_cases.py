@@ -281,6 +281,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "federated_server_sampled": {"cohort": CLIENTS // 2, "rounds": ROUNDS},
     "federated_server_replaced": {"cohort": CLIENTS, "rounds": 1, "relation": "replace_one"},
     "federated_server_metrics": {"cohort": CLIENTS, "rounds": 1, **EXTRAS},
+    "federated_aggregator": {"cohort": CLIENTS, "rounds": 1, "trust": "aggregator"},
     "federated_nobody": {"cohort": CLIENTS, "rounds": 1, "trust": "nobody"},
 }
 PLANS: dict[str, FederatedPlan] = {
@@ -301,13 +302,14 @@ AS_BEFORE = "the noise is that of the federation on a trusted server, where it i
 
 def case_of(name: str, plan: FederatedPlan, number: int, **more: Any) -> Case:
     expected = Expected(plan, len(plan._extra_multipliers))
-    other = NOTHING if plan.relation == "add_remove" else sending(-FAR)
+    other = sending(0.0) if plan.trust == "aggregator" else NOTHING
+    other = sending(-FAR) if plan.relation == "replace_one" else other
     return Case(
         name=name,
         event=plan.event,
         delta=DELTA,
         make=making(plan),
-        data=sending(FAR)[:3],
+        data=sending(FAR)[:3] if plan.trust != "aggregator" else sending(FAR),
         pair=Pair(sending(FAR), other, expected.loss, runs, (number, number)),
         bad_inputs=bad_inputs(plan),
         relation=str(plan.relation),
@@ -320,8 +322,8 @@ def case_of(name: str, plan: FederatedPlan, number: int, **more: Any) -> Case:
 
 for named, planned in PLANS.items():
     known = Expected(planned, len(planned._extra_multipliers))
-    times = 5_000 if planned.trust == "nobody" else 12_000
-    alone = Noise(known.draw, known.cdf, 4000 if planned.trust == "nobody" else 8000)
+    times = {"nobody": 5000, "aggregator": 8000}.get(planned.trust, 12_000)
+    alone = Noise(known.draw, known.cdf, 8000 if planned.trust == "server" else 4000)
     register(case_of(named, planned, times, broken=with_less_noise(planned), noise=alone))
 for named, twin in TWINS.items():
     register(case_of(named, PLANS["federated_server"], 2000, broken=twin, left_out={"noise": AS_BEFORE}))

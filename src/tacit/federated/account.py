@@ -45,11 +45,7 @@ class RoundsAccount:
 
     def take(self, number: int, noise: str) -> None:
         """Pay for the run, if that was not done yet, and claim one round of it."""
-        if self._process != os.getpid():
-            raise InvalidValue(
-                "rounds", "of another process", "used in the process they were made in",
-                "Make them in each process; a round is paid for once.",
-            )  # fmt: skip
+        self.check_process()
         if number >= self.plan.rounds:
             raise InvalidValue(
                 "rounds", number, f"fewer than {self.plan.rounds} before another begins: all were taken",
@@ -63,6 +59,14 @@ class RoundsAccount:
         if self.place:
             work = Work(self.run, taken=(number, number + 1), place=self.place)
             self._post(work, events.Compose(()), "exact")
+
+    def check_process(self) -> None:
+        """Refuse to go on in a process forked off the one that made the rounds: both would release them."""
+        if self._process != os.getpid():
+            raise InvalidValue(
+                "rounds", "of another process", "used in the process they were made in",
+                "Make them in each process; a round is paid for once.",
+            )  # fmt: skip
 
     def _post(self, work: Work, event: events.Event, noise: str) -> None:
         label = f"{self.label} [{self.run[:8]}]"

@@ -54,14 +54,14 @@ class Metric:
 
     def scaled(self, reported: Any) -> float:
         """What a client's report adds to the sum, in [−1, 1]; 0 for whatever is no finite number."""
-        value = reported.get(self.name) if isinstance(reported, Mapping) else None
-        if isinstance(value, np.ndarray) and value.shape == ():
-            value = value[()]
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-            return 0.0
         try:
+            value = reported.get(self.name) if isinstance(reported, Mapping) else None
+            if isinstance(value, np.ndarray) and value.shape == ():
+                value = value[()]
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+                return 0.0
             number = float(value)
-        except (OverflowError, TypeError, ValueError):
+        except Exception:
             return 0.0
         if not math.isfinite(number):
             return 0.0

@@ -354,8 +354,9 @@ class FederatedPlan:
         left = self.noise_multiplier**-2 - math.fsum(each**-2 for each in self._extra_multipliers)
         if left <= 0:
             raise InvalidValue(
-                "metrics", [each.name for each in self.metrics], "with more noise",
-                "The metrics, or the count of the Quantile, would cost more than a round may.",
+                "noise of metrics and count_noise", [each / self.cohort for each in self._extra_multipliers],
+                f"larger: beside them a round has noise multiplier {self.noise_multiplier:.3g} in all",
+                "Metrics, or the count of the Quantile, would cost more than a round may.",
             )  # fmt: skip
         return 1 / math.sqrt(left)
 
@@ -476,7 +477,8 @@ class FederatedPlan:
             "nobody": f"report_epsilon {self.report_epsilon:.4g}" if self._pure else "",
         }.get(self.trust, "")
         noise = noise or f"noise_multiplier {self.noise_multiplier:.4g}"
-        how = self.sampling if self.sampling == "poisson" else f"at most {self.participations} rounds each"
+        many = "s" if self.participations > 1 else ""
+        how = self.sampling if self.sampling == "poisson" else f"at most {self.participations} round{many} each"
         return (
             f"{self.rounds} rounds of {self.cohort} of {self.clients} clients ({how}), "
             f"clip_norm {self.clip_norm:g}, {noise}: "

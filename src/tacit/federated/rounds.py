@@ -205,7 +205,7 @@ class Round:
         self._waiting = set(cohort)
         self._step = self._grid()
         self._total: Vector = np.zeros(self.reports.dimension)
-        self._opened = False
+        self._offered = self._opened = False
         self._received = self._zero = self._refused = 0
         self._over = False
         self._update: list[Vector] | None = None
@@ -270,14 +270,15 @@ class Round:
     def opened(self, total: NDArray[np.uint64], survivors: Collection[int]) -> bool:
         """Take the sum of the encoded reports of ``survivors``, modulo 2^bits ("aggregator").
 
-        Whether it is used: a sum with fewer survivors than the plan's quorum must not be opened, has too
-        little noise, and is dropped.
+        Whether it is used: a sum with fewer survivors than the plan needs must not be opened, has too
+        little noise, and is dropped. The first sum counts.
         """
         if self.plan.trust != "aggregator":
             raise InvalidValue("trust", self.plan.trust, "'aggregator' where only the sum is opened")
         with self._lock:
-            if self._over or self._opened:
+            if self._over or self._offered:
                 return False
+            self._offered = True
             alive, asked = len(set(survivors) & set(self.cohort)), len(self.cohort)
             if alive < self.plan.needed(asked) or asked > self.plan.largest_cohort:
                 return False
@@ -310,6 +311,7 @@ class Round:
         """
         with self._lock:
             if self._update is None:
+                self._rounds._account.check_process()
                 self._over = True
                 self._update = self._release()
             return [each.copy() for each in self._update]

@@ -215,7 +215,7 @@ class SecureClient:
             raise MessageRefused("The list of clients lacks this one, or names one twice.", ANOTHER)
         if len(clients) < self.threshold or 2 * self.threshold <= len(clients):
             raise MessageRefused(
-                f"A threshold of {self.threshold} of {len(clients)} clients is no majority, or more than all.",
+                f"A threshold of {self.threshold} of {len(clients)} clients is no majority, or too large.",
                 ANOTHER,
                 got=len(clients),
             )

@@ -76,6 +76,14 @@ class KeyPair:
         except ValueError:
             raise MessageRefused("A public key is not one of X25519.", "Leave this round.") from None
 
+    def can_exchange(self, public: bytes) -> bool:
+        """Whether ``public`` is a key with which secrets can be exchanged."""
+        try:
+            self.exchanged(public)
+        except MessageRefused:
+            return False
+        return True
+
     def pairwise(self, number: int, other: int, public: bytes, on: Occasion) -> bytes:
         """The key of the mask between client ``number``, whose pair this is, and client ``other``."""
         ends = sorted([(number, self.public), (other, public)])

@@ -74,15 +74,22 @@ class SecureServer:
 
     def keys(self, messages: Iterable[KeysMessage | bytes]) -> dict[int, RosterMessage]:
         """What each client that sent keys is told: who takes part, and its neighbours' keys."""
-        self._keys = {m.number: m for m in self._accepted(KeysMessage, messages, self.clients)}
+        own, seen = KeyPair.drawn(Source()), set[bytes]()
+        for message in self._accepted(KeysMessage, messages, self.clients):
+            both = {message.cipher_key, message.mask_key}
+            if len(both) < 2 or both & seen or not all(own.can_exchange(key) for key in both):
+                self.refused.append(("KeysMessage", "a key that is not one of X25519, or of another client"))
+                continue
+            seen |= both
+            self._keys[message.number] = message
         taking_part = self._enough(self._keys, "sent keys")
         if 2 * self.threshold <= len(taking_part):
             raise InvalidValue("threshold", self.threshold, f"more than half of {len(taking_part)} clients")
         self._near = neighbours(taking_part, self.on, self.degree)
-        both = {number: (m.cipher_key, m.mask_key) for number, m in self._keys.items()}
+        known = {number: (m.cipher_key, m.mask_key) for number, m in self._keys.items()}
         return {
             number: RosterMessage(
-                self.on, number, taking_part, {near: both[near] for near in self._near[number]}
+                self.on, number, taking_part, {near: known[near] for near in self._near[number]}
             )
             for number in taking_part
         }
