@@ -477,8 +477,8 @@ class FederatedPlan:
             "nobody": f"report_epsilon {self.report_epsilon:.4g}" if self._pure else "",
         }.get(self.trust, "")
         noise = noise or f"noise_multiplier {self.noise_multiplier:.4g}"
-        many = "s" if self.participations > 1 else ""
-        how = self.sampling if self.sampling == "poisson" else f"at most {self.participations} round{many} each"
+        most = f"{self.participations} round{'s' if self.participations > 1 else ''}"
+        how = self.sampling if self.sampling == "poisson" else f"at most {most} each"
         return (
             f"{self.rounds} rounds of {self.cohort} of {self.clients} clients ({how}), "
             f"clip_norm {self.clip_norm:g}, {noise}: "

@@ -49,27 +49,31 @@ class Reports:
         return self.updates.dimension + len(self._scales)
 
     def steps(
-        self, arrays: Any, reported: Any = None, unclipped: bool | None = None, weight: float = 1.0
-    ) -> Vector:
+        self, arrays: Any, reported: Any = None, unclipped: bool | None = None, weight: float = 1.0,
+        out: Vector | None = None,
+    ) -> Vector:  # fmt: skip
         """A report in whole steps of a grid on which sums of all clients' reports are exact.
 
         ``reported`` are the client's metrics by name; ``unclipped`` says whether the update was within
-        clip_norm before the client itself clipped it, and is found out if not told.
+        clip_norm before the client itself clipped it, and is found out if not told. ``out`` is a vector to
+        write the report to.
         """
-        update = self.updates.flatten(arrays)
+        whole = np.empty(self.dimension) if out is None else out
+        update = self.updates.flatten(arrays, whole[: self.updates.dimension])
         if update is None:
-            return np.zeros(self.dimension)
-        made = in_steps(update, self.clip_norm, self.step)
-        if weight != 1:
-            np.trunc(made * weight, out=made)
-        if not self._scales:
-            return made
+            whole.fill(0.0)
+            return whole
         values = [metric.scaled(reported) for metric in self.plan.metrics]
         if isinstance(self.plan.clipping, Quantile):
             fits = within(update, self.clip_norm) if unclipped is None else unclipped is True
             values.insert(0, 1.0 if fits else -1.0)
-        beside = np.trunc(np.array(values) * np.array(self._scales) / self.step)
-        return np.concatenate([made, beside])
+        in_steps(update, self.clip_norm, self.step)
+        if weight != 1:
+            np.multiply(update, weight, out=update)
+            np.trunc(update, out=update)
+        if values:
+            np.trunc(np.array(values) * self._scales / self.step, out=whole[self.updates.dimension :])
+        return whole
 
     def vector(
         self, arrays: Any, reported: Any = None, unclipped: bool | None = None, weight: float = 1.0

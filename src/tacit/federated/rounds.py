@@ -205,6 +205,7 @@ class Round:
         self._waiting = set(cohort)
         self._step = self._grid()
         self._total: Vector = np.zeros(self.reports.dimension)
+        self._scratch = np.empty(self.reports.dimension)
         self._offered = self._opened = False
         self._received = self._zero = self._refused = 0
         self._over = False
@@ -252,20 +253,21 @@ class Round:
             self._waiting.remove(client)
             steps = self._checked(client, arrays, metrics, unclipped)
             self._received += 1
-            if not steps.any():
+            if steps[0] == 0 and not steps.any():
                 self._zero += 1
                 return False
-            self._total += steps
+            np.add(self._total, steps, out=self._total)
             return True
 
     def _checked(self, client: int, arrays: Any, metrics: Any, unclipped: bool | None) -> Vector:
         weight = self.plan.weight(client)
         if self.plan.trust == "server":
-            return self.reports.steps(arrays, metrics, unclipped, weight)
-        vector = self._rounds.updates.flatten(arrays)
+            return self.reports.steps(arrays, metrics, unclipped, weight, self._scratch)
+        vector = self._rounds.updates.flatten(arrays, self._scratch)
         if vector is None:
             return np.zeros(self.reports.dimension)
-        return np.trunc(in_steps(vector, self._longest, self._step) * weight)
+        in_steps(vector, self._longest, self._step)
+        return vector if weight == 1 else np.trunc(vector * weight)
 
     def opened(self, total: NDArray[np.uint64], survivors: Collection[int]) -> bool:
         """Take the sum of the encoded reports of ``survivors``, modulo 2^bits ("aggregator").

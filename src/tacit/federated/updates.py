@@ -60,13 +60,16 @@ class Updates:
         """Shapes as those of public arrays."""
         return cls([np.shape(each) for each in arrays])
 
-    def flatten(self, arrays: Any) -> Vector | None:
-        """All numbers in one vector; None where they are not of the declared shapes or no real numbers."""
+    def flatten(self, arrays: Any, out: Vector | None = None) -> Vector | None:
+        """All numbers in one vector; None where they are not of the declared shapes or no real numbers.
+
+        ``out`` is a vector to write them to.
+        """
         try:
             given = list(arrays)
             if len(given) != len(self.shapes):
                 return None
-            whole = np.empty(self.dimension)
+            whole = np.empty(self.dimension) if out is None else out
             first = 0
             for each, shape, size in zip(given, self.shapes, self._sizes, strict=True):
                 array = np.asarray(each)
@@ -99,7 +102,10 @@ def within(vector: Vector | None, clip_norm: float) -> bool:
 
 
 def in_steps(vector: Vector, clip_norm: float, step: float) -> Vector:
-    """The vector scaled to norm ≤ clip_norm, in whole steps of a grid; zero where it is not finite."""
+    """The vector scaled to norm ≤ clip_norm, in whole steps of a grid; zero where it is not finite.
+
+    It is overwritten: a thousand updates of a large model should not need memory of their own.
+    """
     length = _length(vector)
     shrunk = 1 - (vector.size + 8) * 2.0**-52
     if _LEAST < length <= clip_norm * shrunk:
@@ -110,11 +116,12 @@ def in_steps(vector: Vector, clip_norm: float, step: float) -> Vector:
         with np.errstate(all="ignore"):
             largest = float(np.max(np.abs(vector), initial=0.0))
         if length <= _LEAST or not math.isfinite(largest):
-            return np.zeros_like(vector)
-        vector = np.ldexp(vector, -math.frexp(largest)[1])
+            vector.fill(0.0)
+            return vector
+        np.ldexp(vector, -math.frexp(largest)[1], out=vector)
         factor = clip_norm / _length(vector) * shrunk
-    steps: Vector = vector * (factor / step)
-    return np.trunc(steps, out=steps)
+    np.multiply(vector, factor / step, out=vector)
+    return np.trunc(vector, out=vector)
 
 
 def accepted(vector: Vector, clip_norm: float, most: int = 1) -> Vector:
@@ -128,7 +135,7 @@ def accepted(vector: Vector, clip_norm: float, most: int = 1) -> Vector:
     (array([0.6, 0.8]), array([0., 0.]))
     """
     step = grid(clip_norm, most)
-    return in_steps(vector, clip_norm, step) * step
+    return in_steps(np.array(vector, np.float64), clip_norm, step) * step
 
 
 def _length(vector: Vector) -> float:
