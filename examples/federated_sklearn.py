@@ -59,7 +59,7 @@ def train(message: Message, context: Context) -> Message:
     """One pass over the client's own rows."""
     inputs, targets = adult("train")
     mine = slice(int(context.node_config["partition-id"]) * ROWS, None)
-    model = model_of(message.content["arrays"])
+    model = model_of(message.content.array_records["arrays"])
     model.partial_fit(inputs[mine][:ROWS], targets[mine][:ROWS], classes=[0, 1])
     arrays = ArrayRecord([model.coef_, model.intercept_])
     metrics = MetricRecord({"num-examples": ROWS})
@@ -79,7 +79,7 @@ def main(grid: Grid, context: Context) -> None:
         print(strategy.guarantee.statement())
     inputs, targets = adult("test")
     right = model_of(result.arrays).score(inputs, targets)
-    print(f"The model is right for {right:.1%} of {len(targets)} test rows; always no: {1 - targets.mean():.1%}.")
+    print(f"The model is right for {right:.1%} of {len(targets)} test rows, and {1 - targets.mean():.1%} earn less.")
 
 
 def run(arguments: list[str] | None = None) -> None:

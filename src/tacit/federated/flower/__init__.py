@@ -10,6 +10,7 @@ are of :mod:`tacit.federated`.
 
 from tacit.federated.flower.mod import Clipped, clipped
 from tacit.federated.flower.process import ProcessGrid, run_in_process
+from tacit.federated.flower.silos import promised
 from tacit.federated.flower.strategy import PrivateStrategy, private
 
-__all__ = ["Clipped", "PrivateStrategy", "ProcessGrid", "clipped", "private", "run_in_process"]
+__all__ = ["Clipped", "PrivateStrategy", "ProcessGrid", "clipped", "private", "promised", "run_in_process"]

@@ -98,8 +98,8 @@ class Clipped:
         instruction = Instruction.read(message)
         if message.metadata.message_type != MessageType.TRAIN or instruction is None:
             raise Refused(
-                "A client of tacit answers to the rounds of tacit.federated.private alone: wrap the strategy, "
-                "and buy what clients measure as metrics of the plan."
+                "A client of tacit answers to the rounds of tacit.federated.private alone: wrap the "
+                "strategy, and buy what clients measure as metrics of the plan."
             )
         trust = str(instruction.plan.get("trust"))
         if self.plan is not None and _text(self.plan.to_dict()) != _text(instruction.plan):

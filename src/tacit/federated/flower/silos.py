@@ -36,7 +36,7 @@ def shortfall(records: RecordDict, plan: Mapping[str, Any]) -> str | None:
         stated: Mapping[str, Any] = records.config_records[GUARANTEE]
         found = Guarantee.from_json(stated["guarantee"])
     except (KeyError, TypeError, ValueError, TacitError):
-        return "The train function of a silo states its guarantee: add **promised(silo.guarantee) to its reply."
+        return "A silo's train function states its guarantee: add **promised(silo.guarantee) to its reply."
     if found.unit.part is not None or found.relation is not Relation.of(plan["relation"]):
         return "The guarantee of the silo protects labels alone, or is of another relation than the plan."
     if found.epsilon > plan["epsilon"] or found.delta > plan["delta"] or found.noise == "seeded":
