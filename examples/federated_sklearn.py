@@ -78,8 +78,8 @@ def main(grid: Grid, context: Context) -> None:
         result = strategy.start(grid, ArrayRecord([np.zeros((1, width)), np.zeros(1)]))
         print(strategy.guarantee.statement())
     inputs, targets = adult("test")
-    right = model_of(result.arrays).score(inputs, targets)
-    print(f"The model is right for {right:.1%} of {len(targets)} test rows, and {1 - targets.mean():.1%} earn less.")
+    right, less = model_of(result.arrays).score(inputs, targets), 1 - targets.mean()
+    print(f"The model is right for {right:.1%} of {len(targets)} test rows; {less:.1%} earn less.")
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -269,3 +269,14 @@ def test_a_plan_of_another_class_is_refused() -> None:
     with pytest.raises(InvalidValue, match="FederatedPlan"):
         clipped("plan")  # type: ignore[call-overload]
     assert isinstance(apps.plan(), FederatedPlan)
+
+
+def test_a_shuffler_is_not_claimed_where_the_server_sees_the_senders() -> None:
+    plan = FederatedPlan(
+        clients=500, cohort=500, rounds=1, epsilon=1.0, delta=1e-5, trust="nobody", randomizer="privunit",
+        shuffler=True,
+    )  # fmt: skip
+    with pytest.raises(InvalidValue, match="shuffler"):
+        private(strategies.FedAvg(), plan, None)
+    with pytest.raises(InvalidValue, match="shuffler"):
+        clipped(plan)

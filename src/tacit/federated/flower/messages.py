@@ -16,11 +16,15 @@ from typing import Any
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
+from tacit.errors import InvalidValue
+from tacit.federated.plan import FederatedPlan
+
 __all__ = [
     "METRICS",
     "RECORD",
     "UPDATE",
     "Instruction",
+    "check_carried",
     "payload_of",
     "refusal",
     "reply",
@@ -76,6 +80,17 @@ class Instruction:
             and all(isinstance(part, bytes) for part in payload)
         )
         return cls(plan, stage, number, facts, payload) if well_formed else None
+
+
+def check_carried(plan: Any) -> None:
+    """Refuse what is no plan, and a plan that counts on somebody whom Flower does not have."""
+    if not isinstance(plan, FederatedPlan):
+        raise InvalidValue("plan", type(plan).__name__, "a tacit.federated.FederatedPlan")
+    if plan.shuffler:
+        raise InvalidValue(
+            "shuffler", plan.shuffler, "False over Flower, whose server sees which node sent a report",
+            "Plan without a shuffler, or mix the reports elsewhere and give them to tacit.federated.Rounds.",
+        )  # fmt: skip
 
 
 def with_content(message: Message, content: RecordDict) -> Message:

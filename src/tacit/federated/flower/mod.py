@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord
 
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import TacitError
 from tacit.federated.flower import silos
 from tacit.federated.flower.messages import (
     METRICS,
     RECORD,
     UPDATE,
     Instruction,
+    check_carried,
     refusal,
     reply,
     without_instruction,
@@ -64,12 +65,12 @@ class Clipped:
     >>> plan = FederatedPlan(clients=100, cohort=10, rounds=5, epsilon=4.0, delta=1e-5, trust="nobody")
     >>> app = ClientApp(mods=[clipped(plan)])
     >>> clipped, clipped(plan)
-    (clipped, clipped(5 rounds of 10 of 100 clients (at most 1 rounds each), ...))
+    (clipped, clipped(5 rounds of 10 of 100 clients (at most 1 round each), ...))
     """
 
     def __init__(self, plan: FederatedPlan | None = None, ledger: Ledger | None = None) -> None:
-        if plan is not None and not isinstance(plan, FederatedPlan):
-            raise InvalidValue("plan", type(plan).__name__, "a tacit.federated.FederatedPlan")
+        if plan is not None:
+            check_carried(plan)
         self.plan, self._ledger = plan, ledger
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from flwr.supercore import log
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.federated.flower.inner import Inner
-from tacit.federated.flower.messages import METRICS, RECORD, UPDATE, Instruction
+from tacit.federated.flower.messages import METRICS, RECORD, UPDATE, Instruction, check_carried
 from tacit.federated.flower.nodes import Nodes
 from tacit.federated.flower.records import Arrays, Layout
 from tacit.federated.flower.saved import Saved
@@ -58,8 +58,7 @@ class PrivateStrategy(Strategy):
         label: str = "federated learning",
         random_state: int | None = None,
     ) -> None:
-        if not isinstance(plan, FederatedPlan):
-            raise InvalidValue("plan", type(plan).__name__, "a tacit.federated.FederatedPlan")
+        check_carried(plan)
         self.plan = plan
         self.timeout: float = 3600
         """How many seconds a round waits for replies; ``start`` sets it."""

@@ -179,9 +179,10 @@ class SecureClient:
         step twice.
         """
         facts = {
-            "number": self.number, "threshold": self.threshold, "dimension": self.dimension, "bits": self.bits,
-            "degree": self.degree, "session": self.on.session.hex(), "round": self.on.round, "done": self._done,
-            "cipher": self._cipher.to_bytes().hex(), "mask": self._mask.to_bytes().hex(), "seed": self._seed.hex(),
+            "number": self.number, "threshold": self.threshold, "dimension": self.dimension,
+            "bits": self.bits, "degree": self.degree, "session": self.on.session.hex(),
+            "round": self.on.round, "done": self._done, "cipher": self._cipher.to_bytes().hex(),
+            "mask": self._mask.to_bytes().hex(), "seed": self._seed.hex(),
             "roster": self._roster.to_bytes().hex() if self._roster else None,
             "held": {str(owner): both.hex() for owner, both in self._held.items()},
         }  # fmt: skip
