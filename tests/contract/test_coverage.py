@@ -26,8 +26,14 @@ from tacit.estimators.private import PrivateEstimator
 from tacit.estimators.registry import ESTIMATORS
 from tacit.tables.questions import Question as Value
 
-PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budget"}
-"""Take a ledger and make no release of their own: questions of a table and estimators, listed below, do."""
+PASSES_ON = {
+    "Payment", "Table", "open", "balance", "show_refusal", "share_budget",
+    "private", "PrivateStrategy", "Clipped", "clipped",
+}  # fmt: skip
+"""Take a ledger and make no release of their own: questions of a table and estimators, listed below, do.
+
+What carries a federation over Flower releases what Rounds and Reports do: see test_flower_process.py.
+"""
 
 WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network", "tacit.federated.silo")
 """Modules that need torch."""

@@ -16,7 +16,7 @@ import flower_apps as apps
 from flower_apps import FAULTS, LONG, TrickyGrid
 from tacit import Budget, Ledger
 from tacit.errors import BudgetExceeded, InvalidValue
-from tacit.federated import CLIENT, FederatedPlan, Metric, Quantile
+from tacit.federated import CLIENT, FederatedPlan, Metric, Quantile, simulate
 from tacit.federated.flower import ProcessGrid, clipped, private
 
 AVERAGING = {
@@ -114,6 +114,26 @@ def test_the_noise_is_that_of_the_plan() -> None:
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 400)
     assert low < variance(1.5) / deviation**2 < high
     assert not low < variance(1.0) / deviation**2 < high
+
+
+@pytest.mark.parametrize("mods", [(clipped,), ()], ids=["with the mod", "without it"])
+def test_flower_releases_what_the_rounds_release(mods: Any) -> None:
+    """With one seed for both, so that the audits of Rounds and their broken twins cover Flower too."""
+    plan = apps.plan(clients=30, cohort=10, rounds=4, noise_multiplier=1.0, clip_norm=0.2)
+
+    def train(message: Message, context: Context) -> Message:
+        (given,) = message.content["arrays"].to_numpy_ndarrays()
+        return apps.answered(message, ArrayRecord([given + update(apps.number_of(context), given)]))
+
+    def update(client: int, given: np.ndarray) -> np.ndarray:
+        return 0.5 * (np.arange(5.0) * client / 100 - given)
+
+    grid = ProcessGrid(apps.app(train, mods=mods), 30)
+    found = private(strategies.FedAvg(), plan, None, random_state=8).start(grid, ArrayRecord([np.zeros(5)]))
+    expected = simulate(plan, lambda client, given: [update(client, given[0])], [np.zeros(5)], random_state=8)
+    assert numbers(found.arrays) == pytest.approx(expected.parameters[0], abs=1e-12)
+    other = simulate(plan, lambda client, given: [update(client, given[0])], [np.zeros(5)], random_state=9)
+    assert numbers(found.arrays) != pytest.approx(other.parameters[0], abs=1e-3)
 
 
 def test_a_run_is_charged_once_before_anybody_is_asked(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Clipped:
         if plan is not None:
             check_carried(plan)
         self.plan, self._ledger = plan, ledger
+        self.__name__ = "clipped"
 
     def __repr__(self) -> str:
         return "clipped" if self.plan is None else f"clipped({self.plan})"
