@@ -108,6 +108,20 @@ def test_nodes_keep_their_numbers(tmp_path: Path) -> None:
     assert messages == []
 
 
+def test_settings_of_the_strategy_are_those_of_the_new_start(tmp_path: Path) -> None:
+    """A server that goes on with another learning rate uses it; its momentum comes from the checkpoint."""
+    plan = apps.plan(rounds=2, noise_multiplier=1.0)
+    grid = ProcessGrid(apps.app(apps.steady), 10)
+    first = private(FedAvgM(server_momentum=0.9), plan, None, checkpoint=tmp_path / "run")
+    first.start(grid, apps.model(), num_rounds=1)
+    second = private(
+        FedAvgM(server_momentum=0.9, server_learning_rate=0.0), plan, None, checkpoint=tmp_path / "run"
+    )
+    second.start(grid, apps.model(), num_rounds=2)
+    found = second._inner.strategy
+    assert (found.server_learning_rate, len(found.momentum_vector)) == (0.0, 2)
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     run(FedAvgM, tmp_path / "run", stop_at=1, after=True)
     plan = apps.plan(rounds=ROUNDS, noise_multiplier=1.0)

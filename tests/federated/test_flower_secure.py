@@ -12,10 +12,11 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp.strategy import FedAvg
 
 import flower_apps as apps
+from tacit.errors import MessageRefused
 from tacit.federated import FederatedPlan, Metric
 from tacit.federated.flower import ProcessGrid, clipped, private
 from tacit.federated.flower.messages import RECORD, Instruction
-from tacit.federated.secure import KeysMessage
+from tacit.federated.secure import KeysMessage, Occasion, SecureClient, SecureServer
 
 
 def secret(**changed: Any) -> FederatedPlan:
@@ -235,6 +236,26 @@ def test_a_client_cannot_speak_for_another() -> None:
             return reply
 
     assert learned(plan, Forging(plan)) == pytest.approx(expected(0, 1, 3, 4, 5), abs=0.01)
+
+
+def test_a_client_of_secure_aggregation_survives_being_written_down() -> None:
+    """Between all steps, with one client that leaves: the sum is exact, and no step is taken twice."""
+    on, vectors = Occasion(bytes(16), 3), {number: np.arange(4) * (number + 1) for number in range(4)}
+    clients = {number: SecureClient(number, 3, on=on, dimension=4, bits=20) for number in vectors}
+
+    def again(number: int) -> SecureClient:
+        clients[number] = SecureClient.from_bytes(clients[number].to_bytes())
+        return clients[number]
+
+    server = SecureServer(clients, 3, 4, 20, on=on)
+    rosters = server.keys([again(number).advertise() for number in vectors])
+    inboxes = server.shares([again(number).share(roster) for number, roster in rosters.items()])
+    with pytest.raises(MessageRefused):
+        again(0).share(rosters[0])
+    del inboxes[0]
+    lists = server.masked([again(n).masked(vectors[n], inbox) for n, inbox in inboxes.items()])
+    total = server.unmask([again(number).unmask(alive) for number, alive in lists.items()])
+    assert total.tolist() == (vectors[1] + vectors[2] + vectors[3]).tolist()
 
 
 def unpinned(message: Message, context: Context) -> Message:

@@ -35,6 +35,9 @@ _ADDS_NOISE = (
 )
 
 
+_PLAIN = (bool, int, float, str)
+
+
 class Inner:
     """A copy of the wrapped strategy, and the two questions that it is asked in a round.
 
@@ -74,6 +77,7 @@ class Inner:
         self.least_nodes = min(least, clients)
         self._stand_in = _NodesInName(max(least, clients, 1))
         self._request: Message | None = None
+        self._given = {name: each for name, each in vars(self.strategy).items() if isinstance(each, _PLAIN)}
 
     @property
     def name(self) -> str:
@@ -111,8 +115,12 @@ class Inner:
         return arrays
 
     def state(self) -> dict[str, Any]:
-        """The attributes that change from round to round: arrays, records of arrays and numbers."""
-        return {name: value for name, value in vars(self.strategy).items() if _is_kept(value)}
+        """The attributes that rounds change: arrays, records of arrays, and numbers that are not as given."""
+        return {
+            name: value
+            for name, value in vars(self.strategy).items()
+            if _has_arrays(value) or (isinstance(value, _PLAIN) and value != self._given.get(name))
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`state` gave."""
@@ -167,14 +175,12 @@ def _no_metrics(records: list[RecordDict], weighted_by: str) -> MetricRecord:
     return MetricRecord()
 
 
-def _is_kept(value: Any) -> bool:
+def _has_arrays(value: Any) -> bool:
     if isinstance(value, (ArrayRecord, np.ndarray)):
         return True
     if isinstance(value, dict):
         return bool(value) and all(isinstance(name, str) and _is_array(each) for name, each in value.items())
-    if isinstance(value, list):
-        return bool(value) and all(_is_array(each) for each in value)
-    return value is None or isinstance(value, (bool, int, float, str))
+    return isinstance(value, list) and bool(value) and all(_is_array(each) for each in value)
 
 
 def _is_array(value: Any) -> bool:
