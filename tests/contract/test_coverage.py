@@ -28,8 +28,14 @@ from tacit.local.numbers import NumberMechanism
 from tacit.local.oracle import FrequencyOracle, LocalMechanism, SupportOracle
 from tacit.tables.questions import Question as Value
 
-PASSES_ON = {"Payment", "Table", "open", "balance", "show_refusal", "share_budget"}
-"""Take a ledger and make no release of their own: questions of a table and estimators, listed below, do."""
+PASSES_ON = {
+    "Payment", "Table", "open", "balance", "show_refusal", "share_budget",
+    "private", "PrivateStrategy", "Clipped", "clipped",
+}  # fmt: skip
+"""Take a ledger and make no release of their own: questions of a table and estimators, listed below, do.
+
+What carries a federation over Flower releases what Rounds and Reports do: see test_flower_process.py.
+"""
 
 LOCAL_BASES = (LocalMechanism, FrequencyOracle, SupportOracle, NumberMechanism)
 """Bases of local mechanisms, which randomize nothing themselves."""

@@ -14,6 +14,7 @@ from tacit.federated.trusting import CLIENT
 from tacit.training.clipping import Quantile
 
 if TYPE_CHECKING:
+    from tacit.federated.flower import clipped, private
     from tacit.federated.optimizers import Adam, Averaging, Momentum
     from tacit.federated.process import Federation, RoundProgress, simulate
     from tacit.federated.rounds import PrivateCounts, Round, Rounds
@@ -35,6 +36,8 @@ __all__ = [
     "Rounds",
     "Silo",
     "Updates",
+    "clipped",
+    "private",
     "simulate",
 ]
 
@@ -50,6 +53,8 @@ _ON_FIRST_USE = {
     "Round": "rounds",
     "Rounds": "rounds",
     "Updates": "updates",
+    "clipped": "flower",
+    "private": "flower",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,43 @@ class SecureClient:
         self._done = 4
         self._opened = given.clients, UnmaskMessage(self.on, self.number, of_seed, of_key)
         return self._opened[1]
+
+    def to_bytes(self) -> bytes:
+        """The client between two steps, for a program that ends after each. It holds the secret keys.
+
+        Whoever keeps it replaces it after each step: a client that is restored twice can be made to take a
+        step twice.
+        """
+        facts = {
+            "number": self.number, "threshold": self.threshold, "dimension": self.dimension,
+            "bits": self.bits, "degree": self.degree, "session": self.on.session.hex(),
+            "round": self.on.round, "done": self._done, "cipher": self._cipher.to_bytes().hex(),
+            "mask": self._mask.to_bytes().hex(), "seed": self._seed.hex(),
+            "roster": self._roster.to_bytes().hex() if self._roster else None,
+            "held": {str(owner): both.hex() for owner, both in self._held.items()},
+        }  # fmt: skip
+        return json.dumps(facts).encode()
+
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> SecureClient:
+        """The client that :meth:`to_bytes` wrote down, before its next step."""
+        facts = json.loads(kept)
+        client = cls(
+            facts["number"], facts["threshold"], on=Occasion(bytes.fromhex(facts["session"]), facts["round"]),
+            dimension=facts["dimension"], bits=facts["bits"], degree=facts["degree"],
+        )  # fmt: skip
+        client._cipher, client._mask = (KeyPair.of(bytes.fromhex(facts[name])) for name in ("cipher", "mask"))
+        client._seed = bytes.fromhex(facts["seed"])
+        if facts["roster"] is not None:
+            roster = RosterMessage.from_bytes(bytes.fromhex(facts["roster"]))
+            client._check(roster)
+            client._roster = roster
+            client._exchanged = {
+                near: client._cipher.exchanged(roster.keys[near][0]) for near in client._near
+            }
+        client._held = {int(owner): bytes.fromhex(both) for owner, both in facts["held"].items()}
+        client._done = facts["done"]
+        return client
 
     def _check(self, roster: RosterMessage) -> None:
         """Refuse a list of clients and keys on which the client's secrets would not be safe."""
