@@ -41,6 +41,7 @@ SECTIONS = {
     "contract.label_cases": "Labels",
     "contract.pate_cases": "Aggregators of PATE",
     "contract.pate_road_cases": "PATE from rows: teachers, and neighbours",
+    "contract.secure_cases": "Sums with noise in shares, through secure aggregation",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }
