@@ -172,7 +172,7 @@ def test_the_test_of_uniformity_has_power(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_masks_are_fresh_and_partly_opened_masks_still_hide() -> None:
-    """The same clients, twice, send different vectors; and one mask alone, taken off, leaves a uniform one."""
+    """The same clients, twice, send different vectors; and one mask, taken off, leaves a uniform one."""
     one, other = (Round(count=3, threshold=2, dimension=2000).masked(5)[1].vector for _ in range(2))
     assert (one == other).mean() < 0.02
     kept = Round(count=3, threshold=2, dimension=50_000)
