@@ -173,9 +173,9 @@ def test_wrap_around_is_bounded_and_the_bound_means_something() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"clip_norm": 0.0}, {"clip_norm": math.nan}, {"bits": 3}, {"bits": 63}, {"summands": 0}, {"honest": 0},
-        {"honest": 101}, {"noise_multiplier": 0.0}, {"noise_multiplier": 1e-9}, {"slack": 0.0}, {"slack": 2.0},
-        {"relation": "other"}, {"bits": 18.5},
+        {"clip_norm": 0.0}, {"clip_norm": math.nan}, {"bits": 3}, {"bits": 63}, {"summands": 0}, {"honest":
+        0}, {"honest": 101}, {"noise_multiplier": 0.0}, {"noise_multiplier": 1e-9}, {"slack": 0.0},
+        {"slack": 2.0}, {"relation": "other"}, {"bits": 18.5},
     ],
     ids=str,
 )  # fmt: skip

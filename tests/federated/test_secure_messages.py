@@ -70,7 +70,9 @@ def test_numbers_that_do_not_increase_are_refused() -> None:
 
 
 def played(change=lambda stage, messages: messages, threshold: int = 3):
-    """A round of five clients with vectors (i, i), over bytes; ``change`` alters what arrives at the server."""
+    """A round of five clients with vectors (i, i), over bytes; ``change`` alters what arrives at the
+    server.
+    """
     clients = {i: SecureClient(i, threshold, on=ON, dimension=2, bits=16) for i in range(5)}
     server = SecureServer(range(5), threshold, 2, 16, on=ON)
 

@@ -172,7 +172,7 @@ def test_the_test_of_uniformity_has_power(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_masks_are_fresh_and_partly_opened_masks_still_hide() -> None:
-    """The same clients, twice, send different vectors; and one mask alone, taken off, leaves a uniform one."""
+    """The same clients, twice, send different vectors; and one mask, taken off, leaves a uniform one."""
     one, other = (Round(count=3, threshold=2, dimension=2000).masked(5)[1].vector for _ in range(2))
     assert (one == other).mean() < 0.02
     kept = Round(count=3, threshold=2, dimension=50_000)
@@ -245,15 +245,14 @@ def test_fewer_shares_than_the_threshold_tell_nothing_and_as_many_tell_all() -> 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda m, run: RosterMessage(ON, 2, (0, 1, 3, 4), m.keys),
-        lambda m, run: RosterMessage(ON, 2, (0, 1, 2, 2, 3, 4), m.keys),
-        lambda m, run: RosterMessage(ON, 2, (4, 3, 2, 1, 0), m.keys),
-        lambda m, run: RosterMessage(ON, 2, (1, 2), {1: m.keys[1]}),
-        lambda m, run: RosterMessage(ON, 2, tuple(range(6)), {**m.keys, 5: (b"5" * 32, b"6" * 32)}),
-        lambda m, run: RosterMessage(ON, 2, m.clients, {**m.keys, 1: m.keys[0]}),
-        lambda m, run: RosterMessage(ON, 2, m.clients, {**m.keys, 1: (run.clients[2]._cipher.public, b"1" * 32)}),
-        lambda m, run: RosterMessage(ON, 2, m.clients, {0: m.keys[0], 1: m.keys[1]}),
-        lambda m, run: RosterMessage(ON, 2, m.clients, {**m.keys, 1: (bytes(32), b"1" * 32)}),
+        lambda m, run: RosterMessage(ON, 2, (0, 1, 3, 4), m.keys), lambda m, run: RosterMessage(ON, 2, (0,
+        1, 2, 2, 3, 4), m.keys), lambda m, run: RosterMessage(ON, 2, (4, 3, 2, 1, 0), m.keys), lambda m,
+        run: RosterMessage(ON, 2, (1, 2), {1: m.keys[1]}), lambda m, run: RosterMessage(ON, 2,
+        tuple(range(6)), {**m.keys, 5: (b"5" * 32, b"6" * 32)}), lambda m, run: RosterMessage(ON, 2,
+        m.clients, {**m.keys, 1: m.keys[0]}), lambda m, run: RosterMessage(ON, 2, m.clients, {**m.keys, 1:
+        (run.clients[2]._cipher.public, b"1" * 32)}), lambda m, run: RosterMessage(ON, 2, m.clients, {0:
+        m.keys[0], 1: m.keys[1]}), lambda m, run: RosterMessage(ON, 2, m.clients, {**m.keys, 1: (bytes(32),
+        b"1" * 32)}),
     ],
     ids=[
         "without itself", "one twice", "not in order", "fewer than the threshold",

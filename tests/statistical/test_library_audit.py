@@ -46,6 +46,7 @@ SECTIONS = {
     "contract.local_number_cases": "Local mechanisms: means, vectors and models",
     "contract.federated_cases": "Federations, by who is trusted",
     "contract.silo_cases": "Federations, by who is trusted",
+    "contract.secure_cases": "Sums with noise in shares, through secure aggregation",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
 }

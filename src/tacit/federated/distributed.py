@@ -244,6 +244,7 @@ class Encoder:
             raise InvalidValue("slack", noise.slack, "larger", "The noise spans too many steps of the grid.")
         words = Source(_validate.count("seed", seed)).words(self.width, np.uint8)
         self._signs = np.where(words & 1, 1.0, -1.0)
+        self._variances: dict[int | None, Fraction] = {}
         self._mask = np.uint64((1 << noise.bits) - 1)
 
     def encode(self, vector: ArrayLike, source: Source, *, cohort: int | None = None) -> UInt64:
@@ -253,8 +254,7 @@ class Encoder:
         the wrong shape, or with a number that is not finite, counts as zero, and a longer one than
         clip_norm is scaled down.
         """
-        share = self.noise.share(self.dimension, cohort)
-        noisy = self.rounded(vector, source) + skellam(source, share, self.width)
+        noisy = self.rounded(vector, source) + self._share(source, cohort)
         return noisy.view(np.uint64) & self._mask
 
     def rounded(self, vector: ArrayLike, source: Source) -> NDArray[np.int64]:
@@ -278,7 +278,7 @@ class Encoder:
             raise InvalidValue("answered", answered, f"at most the cohort of {size}")
         noise = np.zeros(self.width, dtype=np.int64)
         for _ in range(missing):
-            noise += skellam(source, self.noise.share(self.dimension, cohort), self.width)
+            noise += self._share(source, cohort)
         return (self._given(total) + noise.view(np.uint64)) & self._mask
 
     def decode(self, total: ArrayLike) -> Float64:
@@ -288,6 +288,12 @@ class Encoder:
         centred = np.where(values >= half, values - modulus, values).astype(np.float64)
         turned = _rotated(centred, self.block) * self._signs
         return np.asarray(turned[: self.dimension] * (self.noise.clip_norm / self.steps))
+
+    def _share(self, source: Source, cohort: int | None) -> NDArray[np.int64]:
+        """The noise of one client."""
+        if cohort not in self._variances:
+            self._variances[cohort] = self.noise.share(self.dimension, cohort)
+        return skellam(source, self._variances[cohort], self.width)
 
     def _given(self, total: ArrayLike) -> UInt64:
         array = np.asarray(total)

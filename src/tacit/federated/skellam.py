@@ -82,7 +82,7 @@ def skellam(source: Source, variance: Fraction, size: int) -> Int64:
     48 more settle all but one in 10^15, and for those both U and F are continued for as long as it takes.
     F comes from bounds in integer arithmetic, see :class:`_Bounds`.
     """
-    return _sampler(Fraction(variance)).draw(source, _validate.count("size", size))
+    return _sampler(variance).draw(source, _validate.count("size", size))
 
 
 class _Bounds:

@@ -47,6 +47,7 @@ class Occasion:
             raise InvalidValue("round", self.round, "a whole number below 2^32")
 
     def to_bytes(self) -> bytes:
+        """Session and round, to which keys and sealed shares are bound."""
         return self.session + struct.pack("<I", self.round)
 
 
@@ -59,14 +60,17 @@ class KeyPair:
 
     @classmethod
     def drawn(cls, source: Source) -> KeyPair:
+        """A fresh pair."""
         return cls.of(source.words(KEY, np.uint8).tobytes())
 
     @classmethod
     def of(cls, secret: bytes) -> KeyPair:
+        """The pair of a secret of 32 bytes."""
         key = X25519PrivateKey.from_private_bytes(secret)
         return cls(key, key.public_key().public_bytes_raw())
 
     def to_bytes(self) -> bytes:
+        """The secret."""
         return self.secret.private_bytes_raw()
 
     def exchanged(self, public: bytes) -> bytes:
@@ -130,9 +134,11 @@ class Stream:
         self._words = self._buffer.view(self.word)
 
     def add(self, total: NDArray[np.unsignedinteger], key: bytes) -> None:
+        """Add the mask of this key to ``total``."""
         np.add(total, self._stretched(key), out=total)
 
     def subtract(self, total: NDArray[np.unsignedinteger], key: bytes) -> None:
+        """Subtract the mask of this key from ``total``."""
         np.subtract(total, self._stretched(key), out=total)
 
     def _stretched(self, key: bytes) -> NDArray[np.unsignedinteger]:

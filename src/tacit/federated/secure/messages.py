@@ -107,6 +107,7 @@ class Message:
     tag: ClassVar[bytes] = b""
 
     def to_bytes(self) -> bytes:
+        """The message as bytes; ``from_bytes`` reads them."""
         return _HEADER.pack(self.tag, self.on.session, self.on.round, self.number) + self._body()
 
     @classmethod
