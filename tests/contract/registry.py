@@ -131,8 +131,9 @@ FILLED_BY = (
     "contract.cases", "contract.table_cases", "contract.estimator_cases", "statistical.test_evaluation",
     "contract.weight_cases", "contract.split_cases", "contract.boosting_cases", "contract.classical_cases",
     "contract.label_cases", "contract.synthesis_cases", "contract.search_cases", "contract.pate_cases",
-    "contract.pate_road_cases", "contract.local_cases", "contract.local_number_cases", "contract.shuffled_cases",
-    "contract.federated_cases", "contract.secure_cases", "contract.training_cases", "contract.silo_cases",
+    "contract.pate_road_cases", "contract.local_cases", "contract.local_number_cases",
+    "contract.shuffled_cases", "contract.federated_cases", "contract.secure_cases",
+    "contract.training_cases", "contract.silo_cases",
 )  # fmt: skip
 """The modules that register cases; the last two need torch."""
 
