@@ -20,6 +20,8 @@ import pytest
 from tacit import randomness
 
 pytest_plugins = ["engines"]
+collect_ignore = ["tests/federated/flower_app"]
+"""A Flower app, which Flower's own processes import."""
 FRESH = os.environ.get("FRESH", "") not in ("", "0")
 
 hypothesis.settings.register_profile("same in every run", derandomize=True)
