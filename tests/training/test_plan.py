@@ -111,7 +111,7 @@ def test_quantile_pays_for_its_count() -> None:
         ({"clipping": "none"}, "clipping"),
         ({"relation": "swap"}, "relation"),
         ({"charge": "step"}, "charge"),
-        ({"unit": Unit("patient", 50)}, "unit"),
+        ({"unit": Unit(part="label")}, "unit"),
     ],
     ids=str,
 )

@@ -43,6 +43,7 @@ from tacit.training.plan import Plan
 
 if TYPE_CHECKING:
     from tacit.training.asymmetry import GroupNorms, norms_by_group
+    from tacit.training.batches.units import ByUnit
     from tacit.training.gradients.engine import clipped_gradient_sum
     from tacit.training.isolation.checking import check_model, replace_batchnorm
     from tacit.training.networks.architectures import architecture
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from tacit.training.trainer import Trainer
 
 __all__ = [
+    "ByUnit",
     "GroupNorms",
     "Plan",
     "PrivateDiagnostics",
@@ -72,6 +74,7 @@ __all__ = [
 ]
 
 _ON_FIRST_USE = {
+    "ByUnit": "batches.units",
     "GroupNorms": "asymmetry",
     "PrivateDiagnostics": "step",
     "Progress": "progress",

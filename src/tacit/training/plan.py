@@ -58,6 +58,8 @@ class Plan:
     ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": the gradient of each of k
                         parameters to clip_norm/√k. "automatic": every gradient normalised to just under
                         clip_norm (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
+    ``unit``            who is protected: a row; or a unit with several rows, which are sampled and clipped
+                        as one example (:class:`ByUnit`), so that population and batch_size count units
     ``accounting``      "worst-case": every gradient is paid for as if it had norm clip_norm. "individual":
                         each example pays for its own gradients, and leaves when its budget is spent
                         (:mod:`tacit.training.individual`); without amplification by sampling
@@ -106,15 +108,15 @@ class Plan:
         self._set("clip_norm", checked_clip_norm(self.clip_norm))
         self._set("relation", Relation.of(self.relation))
         require_whole_rows(self.unit)
-        if self.unit.rows != 1:
-            raise InvalidValue(
-                "unit", str(self.unit), "one example, or a group with one example",
-                "Sampling and clipping are by example: make one example of the rows of a group.",
-            )  # fmt: skip
         _validate.choice("sampling", self.sampling, SAMPLINGS)
         _validate.choice("charge", self.charge, CHARGES)
         if not isinstance(self.clipping, Quantile):
             _validate.choice("clipping", self.clipping, CLIPPINGS)
+        if self.sampling == "ordered" and self.unit.rows > 1:
+            raise InvalidValue(
+                "sampling", self.sampling, "another where a unit has several rows",
+                "The rows of a unit are drawn together, so they have no order of their own.",
+            )  # fmt: skip
         if self.sampling in ("fixed", "ordered") and self.relation is not Relation.REPLACE_ONE:
             raise InvalidValue(
                 "sampling", self.sampling, "'poisson', 'shuffle' or 'cyclic' under add_remove",

@@ -23,6 +23,7 @@ from tacit.training import past
 from tacit.training.batches import tree
 from tacit.training.batches.dataset import Examples, Pair, examples_of, replaced
 from tacit.training.batches.memory import first_pair, fitting_batch
+from tacit.training.batches.units import require_units
 from tacit.training.batches.views import Augment, joined, viewed
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.isolation.checking import mark_unsound, unsound
@@ -105,6 +106,7 @@ class TrainingRun:
                 "torch.distributed", "initialised later", "initialised before the trainer is made"
             )
         examples = examples_of(dataset)
+        require_units(examples, plan.unit.rows)
         if isinstance(dataset, DataLoader) and state.group.rank == 0:
             warnings.warn(replaced(dataset, plan), UserWarning, stacklevel=2)
         with Turn(state.model):
@@ -219,6 +221,8 @@ class TrainingRun:
 
     def _viewed(self, pair: Pair) -> Pair:
         core = self.state.core
+        if self.state.plan.unit.rows > 1:
+            return pair
         return viewed(pair, core.views, self._augment, alone=core.alone)
 
     def _drop_gradients(self, *, frozen: bool = False) -> None:

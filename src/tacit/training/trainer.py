@@ -19,6 +19,7 @@ from tacit.randomness import Source
 from tacit.training.account import Account
 from tacit.training.averaging import Average
 from tacit.training.batches.dataset import Pair
+from tacit.training.batches.units import weighted
 from tacit.training.batches.views import Augment
 from tacit.training.checkpoint import Checkpoint
 from tacit.training.gradients.losses import per_example
@@ -147,9 +148,15 @@ class Trainer:
             _validate.count("physical_batch", physical_batch, 1)
         if autocast not in (None, torch.bfloat16, torch.float16):
             raise InvalidValue("autocast", autocast, "torch.bfloat16, torch.float16 or None")
+        each = per_example(loss)
+        _validate.count("views", views, 1)
+        if plan.unit.rows > 1:
+            if views > 1 or augment is not None:
+                raise InvalidValue("views", views, "1, without augment=, where a unit has several rows")
+            each, views = weighted(each), plan.unit.rows
         core = PrivateStep(
-            model, per_example(loss), plan, Source(group.seed(random_state)),
-            physical_batch=physical_batch, views=_validate.count("views", views, 1), autocast=autocast,
+            model, each, plan, Source(group.seed(random_state)),
+            physical_batch=physical_batch, views=views, autocast=autocast,
             group=group, alone=_validate.choice("examples", examples, EXAMPLES) == "alone",
         )  # fmt: skip
         averaged = None if average is None else Average(model, average)

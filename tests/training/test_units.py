@@ -1,0 +1,167 @@
+"""User-level DP-SGD: all rows of a unit are one example, drawn together and clipped as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import tacit
+from tacit.errors import InvalidValue
+from tacit.relations import Unit
+from tacit.training import ByUnit, Plan, Trainer
+from training.test_trainer import quiet  # noqa: F401
+
+PEOPLE = np.array(["b", "a", "a", None, "c", "a", "b", "a", "c", "c"], dtype=object)
+FACTS: dict[str, Any] = {
+    "population": 3, "batch_size": 3, "steps": 1, "delta": 1e-5, "noise_multiplier": 1.0,
+    "unit": Unit("person", 3),
+}  # fmt: skip
+
+
+def rows(count: int = len(PEOPLE)) -> tuple[torch.Tensor, torch.Tensor]:
+    made = torch.Generator().manual_seed(3)
+    return torch.randn(count, 4, generator=made) * 3, torch.randint(0, 2, (count,), generator=made)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
+
+
+def stepped(dataset: Any, **options: Any) -> tuple[Trainer, dict[str, torch.Tensor]]:
+    """One step, and by how much it moved each parameter."""
+    facts = {**FACTS, **options.pop("plan", {})}
+    model = network()
+    before = {name: each.detach().clone() for name, each in model.named_parameters()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=float(facts["batch_size"]))
+    trainer = Trainer(
+        model, nn.CrossEntropyLoss(), optimizer, Plan(**facts), progress=False, random_state=1, **options
+    )
+    trainer.fit(dataset)
+    return trainer, {name: before[name] - each.detach() for name, each in model.named_parameters()}
+
+
+def clipped_by_hand(people: list[list[int]], clip_norm: float = 1.0) -> dict[str, torch.Tensor]:
+    """Σ over people of the gradient of their mean loss, clipped, by plain backpropagation."""
+    inputs, targets = rows()
+    total: dict[str, torch.Tensor] = {}
+    for own in people:
+        model = network()
+        nn.functional.cross_entropy(model(inputs[own]), targets[own]).backward()
+        grads = {name: each.grad for name, each in model.named_parameters()}
+        norm = torch.sqrt(sum((each**2).sum() for each in grads.values()))
+        for name, each in grads.items():
+            total[name] = total.get(name, 0) + each * min(1.0, clip_norm / float(norm))
+    return total
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("clip_norm", [0.2, 1.0, 50.0])
+@pytest.mark.parametrize("options", [{}, {"physical_batch": 1}, {"examples": "alone"}], ids=str)
+def test_a_unit_is_clipped_as_one(clip_norm: float, options: dict[str, Any]) -> None:
+    bounded = ByUnit(rows(), PEOPLE, rows_per_unit=3, random_state=5)
+    own = [sorted(set(each.tolist())) for each in bounded._places]
+    assert own[0] == [0, 6]
+    assert own[2] == [4, 8, 9]
+    assert len(own[1]) == 3
+    assert set(own[1]) < {1, 2, 5, 7}
+    _, moved = stepped(bounded, plan={"clip_norm": clip_norm}, **options)
+    for name, expected in clipped_by_hand(own, clip_norm).items():
+        torch.testing.assert_close(moved[name], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_data_sets_and_loaders_give_the_same_units() -> None:
+    _, expected = stepped(ByUnit(rows(), PEOPLE, rows_per_unit=3, random_state=5))
+    for dataset in (TensorDataset(*rows()), DataLoader(TensorDataset(*rows()), batch_size=2)):
+        _, moved = stepped(ByUnit(dataset, PEOPLE, rows_per_unit=3, random_state=5))
+        for name, each in expected.items():
+            torch.testing.assert_close(moved[name], each)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_unit_moves_the_sum_by_at_most_the_clip_norm() -> None:
+    """However many rows it has, of whatever size; where rows are examples, four of them move it further."""
+    inputs, targets = rows(8)
+    inputs = inputs.clone()
+    inputs[:4] = 100 * inputs[0]
+    targets = targets.clone()
+    targets[:4] = targets[0]
+    others = np.array([0, 0, 0, 0, 1, 1, 2, 3])
+    plan = {"population": 4, "batch_size": 4, "unit": Unit("person", 4)}
+
+    def sums(keep: np.ndarray, unit: bool) -> dict[str, torch.Tensor]:
+        some = inputs[keep], targets[keep]
+        if unit:
+            return stepped(ByUnit(some, others[keep], rows_per_unit=4), plan=plan)[1]
+        return stepped(some, plan={**plan, "unit": Unit()})[1]
+
+    def change(unit: bool) -> float:
+        with_them, without = sums(np.ones(8, bool), unit), sums(others > 0, unit)
+        return float(torch.sqrt(sum(((with_them[name] - without[name]) ** 2).sum() for name in without)))
+
+    assert change(True) <= 1 + 1e-5
+    assert change(False) > 2
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_row_that_is_not_finite_silences_its_unit_alone() -> None:
+    inputs, targets = rows()
+    broken = inputs.clone()
+    broken[0] = torch.nan
+    bounded = ByUnit((broken, targets), PEOPLE, rows_per_unit=3, random_state=5)
+    _, moved = stepped(bounded)
+    for name, expected in clipped_by_hand([sorted(set(each)) for each in bounded._places[1:]]).items():
+        torch.testing.assert_close(moved[name], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_guarantee_and_the_ledger_are_for_units(tmp_path: Any) -> None:
+    unit = Unit("person", 3)
+    with tacit.Ledger.open(tmp_path / "a.db", budget=tacit.Budget(20.0, 1e-4), unit=unit) as ledger:
+        trainer, _ = stepped(ByUnit(rows(), PEOPLE, rows_per_unit=3), ledger=ledger)
+        assert trainer.guarantee.unit == unit
+        assert ledger.spent().epsilon == pytest.approx(trainer.guarantee.epsilon, rel=1e-6)
+
+
+def test_individual_accounting_and_correlated_noise_count_units() -> None:
+    plan = {
+        "population": 30, "batch_size": 10, "steps": 6, "accounting": "individual", "sampling": "cyclic",
+        "noise": "correlated", "participations": 1,
+    }  # fmt: skip
+    trainer, _ = stepped(ByUnit(rows(90), np.arange(90) // 3, rows_per_unit=3), plan=plan)
+    assert len(trainer.private_costs.spent) == 30
+    assert trainer.private_costs.spent.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "changes", "said"),
+    [
+        (lambda: rows(), {}, "units with 3 rows"),
+        (lambda: ByUnit(rows(), PEOPLE, rows_per_unit=2), {}, "units with 3 rows"),
+        (lambda: ByUnit(rows(), PEOPLE, rows_per_unit=3), {"unit": Unit()}, "units with 1 rows"),
+        (lambda: ByUnit(rows(), PEOPLE[:5], rows_per_unit=3), {}, "units"),
+        (lambda: ByUnit(rows(), PEOPLE, rows_per_unit=0), {}, "rows_per_unit"),
+        (rows, {"sampling": "ordered", "relation": "replace_one"}, "drawn together"),
+    ],
+)
+def test_what_does_not_fit_is_refused(dataset: Any, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        stepped(dataset(), plan=changes)
+
+
+def test_views_and_augmentation_are_refused() -> None:
+    for options in ({"views": 2}, {"augment": lambda inputs: inputs}):
+        with pytest.raises(InvalidValue, match="several rows"):
+            stepped(ByUnit(rows(), PEOPLE, rows_per_unit=3), **options)
+
+
+def test_no_units_at_all() -> None:
+    nobody = ByUnit(rows(2), [None, None], rows_per_unit=3)
+    assert len(nobody) == 0
+    trainer, _ = stepped(nobody)
+    assert trainer.step_number == 1
