@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tacit.tables.release import Release
 
 __all__ = [
-    "Counted", "FrequencyOracle", "LocalMechanism", "SupportOracle", "listed", "numbered", "shares_interval",
-    "rows_of", "sequence", "whole",
+    "Counted", "FrequencyOracle", "LocalMechanism", "SupportOracle", "listed", "numbered", "rows_of",
+    "sequence", "shares_interval", "whole",
 ]  # fmt: skip
 
 LARGEST_LAW = 2**16
@@ -308,7 +308,7 @@ def rows_of(reports: Any, columns: int, *, bytes_only: bool) -> tuple[NDArray[An
         kept = [row for each in reports if (row := _row(each, columns, bytes_only)) is not None]
         empty = np.zeros((0, columns), dtype=np.uint8)
         return np.stack(kept) if kept else empty, len(reports) - len(kept)
-    matrix = reports if isinstance(reports, np.ndarray) else np.empty(0, dtype=object)
+    matrix: NDArray[Any] = reports if isinstance(reports, np.ndarray) else np.empty(0, dtype=object)
     if matrix.ndim != 2 or matrix.shape[1] != columns or not _fits(matrix, bytes_only):
         told = f"shape {matrix.shape} of {matrix.dtype}" if matrix is reports else type(reports)
         raise InvalidValue(
