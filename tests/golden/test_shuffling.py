@@ -190,3 +190,29 @@ def test_a_poisson_sample_is_refused():
     for inner in (shuffled, events.Compose((shuffled, events.Gaussian(1.0)))):
         with pytest.raises(UnsupportedEvent, match="SampledWithoutReplacement"):
             accounting.epsilon(events.PoissonSampled(0.1, inner), 1e-6)
+
+
+def test_a_sample_mixes_no_more_reports_than_it_has_people():
+    mixed = events.Shuffled(events.Pure(1.0), 1000)
+    accounting.epsilon(events.SampledWithoutReplacement(1000, 5000, mixed), 1e-6)
+    for inner in (mixed, events.Compose((events.Gaussian(1.0), mixed)), events.Parallel((mixed, mixed))):
+        with pytest.raises(UnsupportedEvent, match="cannot mix more than 10 reports"):
+            accounting.epsilon(events.SampledWithoutReplacement(10, 100, inner), 1e-6)
+
+
+@pytest.mark.parametrize("loss", [1e-15, 1e-12, 1e-9])
+def test_tiny_losses_keep_their_digits(loss: float):
+    """For ε and ε₀ far below 1, δ(ε)/ε₀ depends on ε/ε₀ alone."""
+    event = events.Shuffled(events.Pure(loss), 2)
+    larger = events.Shuffled(events.Pure(1e-5), 2)
+    for share in (0.0, 0.25, 0.5, 0.9):
+        scaled = accounting.delta(larger, share * 1e-5) / 1e-5
+        assert accounting.delta(event, share * loss) / loss == pytest.approx(scaled, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", [1e4, 1e6])
+def test_losses_beyond_all_hiding_cost_what_one_report_costs(loss: float):
+    event = events.Shuffled(events.Pure(loss), 100)
+    assert shuffling.profile(event, np.linspace(0, loss, 50))[-1] == 0
+    assert (shuffling.divergence(event, np.array([2.0, 50.0])) == loss).all()
+    assert loss * (1 - 1e-5) <= accounting.epsilon(event, 1e-6) <= loss

@@ -72,7 +72,7 @@ def _local(event: events.Shuffled) -> tuple[float, int, int]:
 def profile(event: events.Shuffled, epsilon: Array) -> Array:
     """δ(ε) at every ε ≥ 0, the same in both directions, from above."""
     loss, categories, reports = _local(event)
-    if epsilon.size <= FEW:
+    if epsilon.size <= FEW or loss > LARGEST_LOCAL:
         return _profile(loss, categories, reports, epsilon)
     at, deltas, _ = _dots(loss, categories, reports)
     inside = np.minimum(epsilon, loss)
@@ -87,6 +87,8 @@ def divergence(event: events.Shuffled, orders: Array) -> Array:
     the convex weight below its chord in ε, so each piece is a product of two straight lines.
     """
     loss, categories, reports = _local(event)
+    if loss > LARGEST_LOCAL:
+        return np.full(orders.shape, loss)
     at, _, logs = _dots(loss, categories, reports)
     gap = np.diff(at)
     bent = gap / -np.expm1(-gap)
@@ -122,7 +124,7 @@ def _chernoff(loss: float, categories: int, reports: int, epsilon: Array) -> Arr
     """ln of an upper bound on δ(ε) that no float underflows: x₊ ≤ e^{θx−1}/θ, so δ ≤ (E e^{θξ})ⁿ/(neθ)."""
     chance = math.exp(-loss) / (1 + (categories - 1) * math.exp(-loss))
     eps = np.minimum(epsilon, loss)[:, None]
-    up, down = -np.expm1(eps - loss), np.exp(eps) - math.exp(-loss)
+    up, down = -np.expm1(eps - loss), np.expm1(eps) - math.expm1(-loss)
     lean = np.expm1(eps) * math.exp(-loss)
     tilt = np.geomspace(1e-3, 1e3, 80)
     growth = chance * (np.expm1(np.minimum(tilt * up, 600.0)) + np.expm1(-tilt * down))
@@ -153,7 +155,7 @@ def _profile(loss: float, categories: int, reports: int, epsilon: Array) -> Arra
         part = slice(first, first + rows)
         eps = np.minimum(epsilon[part], loss)[:, None]
         up = -np.expm1(eps - loss)
-        down = np.exp(eps) - math.exp(-loss)
+        down = np.expm1(eps) - math.expm1(-loss)
         lean = ratios * (np.expm1(eps) * math.exp(-loss))
         result[part] = _given_counts(counts, up - lean, down + lean) @ weights
     return np.asarray(np.where(epsilon < loss, np.minimum(kept * result * (1 + WEIGHT_ERROR), alone), 0.0))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -115,7 +116,7 @@ def _resolve(event: events.Event, relation: Relation) -> Counter[Term]:
         return _parallel(event, relation)
     if isinstance(event, events.PoissonSampled):
         inner = _sampled(event, relation)
-        if _shuffles(inner):
+        if any(_shuffled(inner)):
             raise UnsupportedEvent(
                 "How many of a Poisson sample report is not fixed, and shuffling does not hide it.",
                 "Shuffle a sample of fixed size (SampledWithoutReplacement), or claim no sampling.",
@@ -127,6 +128,12 @@ def _resolve(event: events.Event, relation: Relation) -> Counter[Term]:
         return Counter({Amplified(event.rate, inner, near): 1})
     if isinstance(event, events.SampledWithoutReplacement):
         inner = _sampled(event, Relation.REPLACE_ONE)
+        if any(batch.reports > event.batch_size for batch in _shuffled(inner)):
+            raise UnsupportedEvent(
+                f"A sample of {event.batch_size} people cannot mix more than {event.batch_size} reports.",
+                "Give Shuffled the number of reports of the people in the sample.",
+                event=event,
+            )
         if event.batch_size == event.population or not inner:
             return _counter(inner)
         rate = event.batch_size / event.population
@@ -169,17 +176,17 @@ def _selects(terms: Terms) -> bool:
     return False
 
 
-def _shuffles(terms: Terms) -> bool:
-    """Whether a batch of shuffled reports is somewhere among the terms."""
+def _shuffled(terms: Terms) -> Iterator[events.Shuffled]:
+    """The batches of shuffled reports among the terms, wherever they are."""
     for term, _ in terms:
         match term:
-            case events.Shuffled() | Amplified(inner=((events.Shuffled(), _), *_)):
-                return True
-            case Worst(options=options) if any(_shuffles(option) for option in options):
-                return True
-            case Amplified(inner=inner) if _shuffles(inner):
-                return True
-    return False
+            case events.Shuffled():
+                yield term
+            case Worst(options=options):
+                for option in options:
+                    yield from _shuffled(option)
+            case Amplified(inner=inner) | Reversed(term=Amplified(inner=inner)):
+                yield from _shuffled(inner)
 
 
 def _parallel(event: events.Parallel, relation: Relation) -> Counter[Term]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["RandomizeJob", "Randomized", "local_estimate", "local_randomize", "plan_local_randomize"]
 
 RECOMMENDED = "recommended"
+MIXED = "whoever sees the reports sees nothing but the mixed file"
+"""An assumption of a charge for shuffled reports."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class RandomizeJob(Job):
             say("Randomizing the rows")
             reports = Reports(self.oracle, self.oracle.randomize(self._values()), self.column)
         payment = self.payment
-        assumptions = (PUBLIC, *self._opened.assumptions)
+        mixed = (MIXED,) if isinstance(due.event, events.Shuffled) else ()
+        assumptions = (PUBLIC, *mixed, *self._opened.assumptions)
         guarantee = Guarantee(
             due.epsilon, self.delta, due.event, payment.relation, payment.unit, due.noise, assumptions
         )
@@ -140,7 +143,7 @@ def plan_local_randomize(
     """Plan :func:`local_randomize`: choose the oracle, find the column; nothing is read or charged."""
     from tacit.data.reading import prepare
     from tacit.local import recommend
-    from tacit.local.reports import METHODS, description_of
+    from tacit.local.reports import METHODS, description_of, require_writable
     from tacit.schema import Schema
 
     _validate.epsilon(epsilon)
@@ -168,6 +171,7 @@ def plan_local_randomize(
         )  # fmt: skip
         if out is not None:
             job.out, job.overwrite = Path(out), overwrite
+            require_writable(oracle)
             for place in (job.out, description_of(job.out)):
                 files.writable(place, overwrite, source, schema, ledger)
         job.find(prepare(source, known, [column], delimiter=delimiter), stack)

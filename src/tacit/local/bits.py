@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidValue
+from tacit.local.oracle import rows_of
 from tacit.mechanisms._base import Int64
 from tacit.randomness import Source
 
@@ -114,17 +115,12 @@ def row_weights(rows: Rows) -> Int64:
 
 
 def well_formed(reports: Any, columns: int) -> tuple[Rows, int]:
-    """The rows whose unused bits are 0, and how many have others."""
-    rows = np.asarray(reports)
-    if rows.ndim != 2 or rows.shape[1] != width(columns) or rows.dtype != np.uint8:
-        raise InvalidValue(
-            "reports", f"shape {rows.shape} of {rows.dtype}", f"rows of {width(columns)} bytes, uint8",
-            "Stack the reports of all people, each as randomize() made it.",
-        )  # fmt: skip
+    """The rows whose unused bits are 0, and how many reports are no such rows."""
+    rows, refused = rows_of(reports, width(columns), bytes_only=True)
     if not columns % 8 or not len(rows):
-        return rows, 0
+        return rows, refused
     kept = rows[:, -1] >> columns % 8 == 0
-    return (rows, 0) if kept.all() else (rows[kept], int((~kept).sum()))
+    return (rows, refused) if kept.all() else (rows[kept], refused + int((~kept).sum()))
 
 
 def row_of(members: Any, columns: int) -> bytes:

@@ -11,12 +11,16 @@ and the hash of the prefix is reported by randomized response (:mod:`tacit.local
 more than e^ε times as likely for one value as for another. What the collector does with reports is
 post-processing.
 
-Why the intervals cover. Which values are candidates of the last group was decided by the reports of other
-people. The reports of the last group that support a candidate are those of a sample without replacement of
-all people. A hypergeometric variable is a sum of independent Bernoulli variables (its generating polynomial
-has real roots only), hence so is their number, and the interval of Clopper and Pearson covers the frequency
-among *all* people. It is taken at the level of all candidates of the last group together, as the values
-shown were chosen among them.
+Why the intervals cover. The reports of the last group that support a value are those of a sample without
+replacement of all people. A hypergeometric variable is a sum of independent Bernoulli variables (its
+generating polynomial has real roots only), hence so is their number, and an interval of
+:func:`~tacit.local.oracle.shares_interval` covers the frequency among *all* people. Which values are
+candidates of the last group was decided by the reports of the other groups. A value that nobody has is
+supported by each report of the last group with the same probability, whoever its members are; so the C
+candidates that nobody has are wrongly found with the probability that C fixed values would be. Whether a
+value that somebody has becomes a candidate may depend on how many of its people are in the last group. There
+are at most D such values, D the number of reports or of possible values, and the intervals of all of them
+hold at once. So intervals are taken at the level of C + D values together.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.local.hashing import agreeing, best_range, digits, responded
-from tacit.local.oracle import LARGEST_LAW, LocalMechanism, listed, shares_interval, whole
+from tacit.local.oracle import LARGEST_LAW, LocalMechanism, rows_of, sequence, shares_interval, whole
 from tacit.mechanisms._base import Float64, Int64, tail
 from tacit.mechanisms.randomized_response import favoured
 from tacit.randomness import uniform
@@ -129,10 +133,16 @@ class HeavyHitters(LocalMechanism):
         return np.concatenate([group[:, None], answers[:, None], vectors], axis=1).astype(np.int16)
 
     def law(self, value: Any) -> dict[tuple[int, ...], Fraction]:
-        """The exact probability of every report for this value, for tiny domains."""
+        """The exact probability of every report for this value, for tiny domains.
+
+        For what is no value, it is the average of the laws of all values.
+        """
         g, length = self.hash_range, self._digits * self.groups
         if self.groups * g ** (length + 1) > LARGEST_LAW:
             raise InvalidValue("bits", self.bits, f"so small that at most {LARGEST_LAW} reports exist")
+        if not self.text and whole(sequence("value", [value]), 2**self.bits)[0] < 0:
+            laws = [self.law(each) for each in range(2**self.bits)]
+            return {report: sum(law[report] for law in laws) / Fraction(len(laws)) for report in laws[0]}
         spread = self._spread(self._symbols([value]))[0]
         rest = (1 - self.keep) / (g - 1)
         return {
@@ -151,9 +161,10 @@ class HeavyHitters(LocalMechanism):
     def estimate(self, reports: Any, *, confidence: float = 0.95) -> Frequencies:
         """The values that are found to be frequent, the most frequent first, with their frequencies.
 
-        A value is found if its interval is above 0; with this ``confidence``, every value found is
-        somebody's. ``categories`` are the values. The intervals, at any confidence, allow for the choice
-        among all candidates of the last group, so ``simultaneous`` changes nothing.
+        A value is found if its support is beyond what chance makes of the candidates of the last group that
+        are nobody's; with this ``confidence``, every value found is somebody's. ``categories`` are the
+        values. The intervals, at any confidence, hold for all values found at once, so ``simultaneous``
+        changes nothing.
         """
         from tacit.local.release import Frequencies
         from tacit.tables.release import Answer
@@ -178,9 +189,10 @@ class HeavyHitters(LocalMechanism):
         found = np.argsort(-supports, kind="stable")
         found = found[low[found] > 0]
         chosen = supports[found]
+        together = candidates + min(len(rows), 2**self.bits)
 
         def interval(level: float, simultaneous: bool) -> tuple[Float64, Float64]:
-            return self._bounds(chosen, total, tail(level, candidates))
+            return self._bounds(chosen, total, tail(level, together))
 
         return Frequencies(
             "frequent values by HeavyHitters",
@@ -193,16 +205,15 @@ class HeavyHitters(LocalMechanism):
 
     def _symbols(self, values: Any) -> Int64:
         """The symbols of each value, the first ones first; uniform ones for what is no value."""
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise InvalidValue("values", type(values), "a sequence, one value of each person")
         if self.text:
+            if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+                raise InvalidValue("values", type(values), "a sequence, one value of each person")
             length = self.groups
             rows = np.array(
                 [np.frombuffer(_encoded(value, length), dtype=np.uint8) for value in values], dtype=np.uint8
             ).reshape(-1, length)
             return rows.astype(np.int64)
-        array = values if isinstance(values, np.ndarray) else listed(values)
-        codes = whole(array, 2**self.bits)
+        codes = whole(sequence("values", values), 2**self.bits)
         anything = uniform(self._source, 2**self.bits, codes.size)
         codes = np.where(codes < 0, anything, codes)
         shifts = self.step * np.arange(self.groups - 1, -1, -1)
@@ -216,15 +227,11 @@ class HeavyHitters(LocalMechanism):
 
     def _sound(self, reports: Any) -> tuple[NDArray[np.int64], int]:
         """The reports that the mechanism can make, and how many others there are."""
-        rows = np.asarray(reports)
         columns = 2 + self._digits * self.groups
-        if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype.kind not in "iu":
-            raise InvalidValue(
-                "reports", f"shape {rows.shape} of {rows.dtype}", f"rows of {columns} whole numbers"
-            )
+        rows, refused = rows_of(reports, columns, bytes_only=False)
         tops = np.array([self.groups] + [self.hash_range] * (columns - 1))
         sound = ((rows >= 0) & (rows < tops)).all(axis=1)
-        return rows[sound].astype(np.int64), int((~sound).sum())
+        return rows[sound].astype(np.int64), refused + int((~sound).sum())
 
     def _supports(self, rows: NDArray[np.int64], prefixes: Int64) -> Int64:
         """For each prefix and each next symbol, how many of the reports of a group support it."""

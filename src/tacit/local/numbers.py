@@ -130,17 +130,19 @@ class NumberMechanism(LocalMechanism):
         accepted, refused = self._accepted(reports)
         if not len(accepted):
             raise InvalidValue("reports", "none", "at least one that the mechanism can make")
-        values = self.values(accepted).reshape(len(accepted), self.attributes)
-        known = ~np.isnan(values)
+        codes = accepted.reshape(len(accepted), self.attributes)
+        known = codes >= 0
         counts = known.sum(axis=0)
-        with np.errstate(invalid="ignore"):
-            means = np.where(known, values, 0.0).sum(axis=0) / counts
-        half = self._upper / 2 - self._lower / 2
+        middle, half = self._lower / 2 + self._upper / 2, self._upper / 2 - self._lower / 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.where(known, self._randomizer.values(codes), 0.0).sum(axis=0) / counts
+            means = middle + half * scaled
         variance = self._largest_variance() + (1.0 if self.asked < self.attributes else 0.0)
         reach = self._randomizer.largest + 1.0
 
         def radius(miss: float) -> Float64:
-            found = half * bernstein(variance, reach, counts, miss)
+            with np.errstate(over="ignore"):
+                found = half * bernstein(variance, reach, counts, miss)
             return found if self._several else found[0]
 
         bounds = (self._lower, self._upper) if self._several else (self._lower[0], self._upper[0])

@@ -15,8 +15,8 @@ estimation", call these protocols pure.
 
 *Intervals.* The number of reports that support a category is a sum of n independent Bernoulli variables,
 whose tails beyond the mean ± 1 are at most those of the binomial distribution with the same mean (Hoeffding
-1956). So the interval of Clopper and Pearson covers the mean share at every n, and it is mapped to
-frequencies.
+1956). So the interval of Clopper and Pearson, widened where a single report supports a category or none
+but one does (:func:`shares_interval`), covers the mean share at every n, and it is mapped to frequencies.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tacit.tables.release import Release
 
 __all__ = [
-    "Counted", "FrequencyOracle", "LocalMechanism", "SupportOracle", "listed", "numbered", "shares_interval",
-    "whole",
+    "Counted", "FrequencyOracle", "LocalMechanism", "SupportOracle", "listed", "numbered", "rows_of",
+    "sequence", "shares_interval", "whole",
 ]  # fmt: skip
 
 LARGEST_LAW = 2**16
@@ -207,11 +207,7 @@ class FrequencyOracle(LocalMechanism):
 
     def _codes(self, values: Any) -> Int64:
         """The place of each value among the categories, −1 for none of them; never an error for a value."""
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise InvalidValue("values", type(values), "a sequence, one value of each person")
-        array = values if isinstance(values, np.ndarray) else listed(values)
-        if array.ndim != 1:
-            raise InvalidValue("values", f"{array.ndim} dimensions", "a sequence, one value of each person")
+        array = sequence("values", values)
         if self._names is None:
             return whole(array, self.size)
         from tacit.data.given import places
@@ -260,16 +256,22 @@ class SupportOracle(FrequencyOracle):
 def shares_interval(counts: Int64, total: int, miss: float) -> tuple[Float64, Float64]:
     """Where the mean of ``total`` independent Bernoulli variables lies that add up to each of ``counts``.
 
-    Both ends together miss with at most this probability. The theorem of Hoeffding (1956) needs tails that
-    are cut off beyond the mean ± 1, which holds for tails of at most 1/4; a larger ``miss`` is replaced by
-    1/2.
+    Both ends together miss with at most this probability. They are those of Clopper and Pearson, but for
+    counts of 1 and ``total`` − 1. The theorem of Hoeffding (1956) says P(S ≥ s) ≤ P(Binomial ≥ s) for s ≥
+    mean + 1. A binomial tail of at most 1/4 begins there if s ≥ 2, since P(Binomial ≥ mean) > 1/4 for a mean
+    above 1 (Greenberg and Mohri 2014); a larger ``miss`` is replaced by 1/2. For s = 1 it need not, and one
+    variable that is not like the others makes P(S ≥ 1) larger than the binomial tail; but P(S ≥ 1) is at
+    most the mean (Markov), so the lower end of a count of 1 is side/total. The upper end of total − 1
+    mirrors it.
     """
-    from scipy.special import betaincinv
+    from scipy.special import betainccinv, betaincinv
 
     side = min(miss, 0.5) / 2
     numbers = np.asarray(counts, dtype=np.float64)
     low = betaincinv(np.maximum(numbers, 1), total - numbers + 1, side)
-    high = betaincinv(numbers + 1, np.maximum(total - numbers, 1), 1 - side)
+    high = betainccinv(numbers + 1, np.maximum(total - numbers, 1), side)
+    low = np.where(numbers == 1, side / max(total, 1), low)
+    high = np.where(numbers == total - 1, 1 - side / max(total, 1), high)
     outwards = 1e-12
     return (
         np.where(numbers > 0, np.maximum(low - outwards, 0.0), 0.0),
@@ -279,12 +281,56 @@ def shares_interval(counts: Int64, total: int, miss: float) -> tuple[Float64, Fl
 
 def numbered(reports: Any, bound: int) -> tuple[Int64, int]:
     """The reports that are whole numbers below ``bound``, and how many are not."""
-    array = reports if isinstance(reports, np.ndarray) else listed(reports)
-    if array.ndim != 1:
-        raise InvalidValue("reports", f"{array.ndim} dimensions", "a sequence, one report of each person")
-    codes = whole(array, bound)
+    codes = whole(sequence("reports", reports, "report"), bound)
     accepted = codes[codes >= 0]
     return accepted, codes.size - accepted.size
+
+
+def sequence(name: str, values: Any, what: str = "value") -> NDArray[Any]:
+    """One thing of each person as an array of one dimension; refused by the kind of container alone."""
+    requirement = f"a sequence, one {what} of each person"
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidValue(name, type(values), requirement)
+    array = values if isinstance(values, np.ndarray) else listed(values)
+    if array.ndim != 1:
+        raise InvalidValue(name, f"{array.ndim} dimensions", requirement)
+    return array
+
+
+def rows_of(reports: Any, columns: int, *, bytes_only: bool) -> tuple[NDArray[Any], int]:
+    """Reports that are rows of numbers, as a matrix, and how many of a list are no such rows.
+
+    In a list every row was sent by somebody, who may be hostile: a row of another length or type is left
+    out, and the others count. A matrix has one shape and one type, which its maker chose: a wrong one is
+    refused. Rows are of bytes (uint8), or of whole numbers of any type.
+    """
+    if isinstance(reports, list | tuple):
+        kept = [row for each in reports if (row := _row(each, columns, bytes_only)) is not None]
+        empty = np.zeros((0, columns), dtype=np.uint8)
+        return np.stack(kept) if kept else empty, len(reports) - len(kept)
+    matrix: NDArray[Any] = reports if isinstance(reports, np.ndarray) else np.empty(0, dtype=object)
+    if matrix.ndim != 2 or matrix.shape[1] != columns or not _fits(matrix, bytes_only):
+        told = f"shape {matrix.shape} of {matrix.dtype}" if matrix is reports else type(reports)
+        raise InvalidValue(
+            "reports", told, f"rows of {columns} {'bytes, uint8' if bytes_only else 'whole numbers'}",
+            "Stack the reports of all people, each as randomize() made it.",
+        )  # fmt: skip
+    return matrix, 0
+
+
+def _row(row: Any, columns: int, bytes_only: bool) -> NDArray[Any] | None:
+    """One row of a list as an array; a list of whole numbers is a row, and bytes are a row of bytes."""
+    if type(row) is bytes and bytes_only:
+        row = np.frombuffer(row, dtype=np.uint8)
+    elif type(row) in (list, tuple) and not bytes_only:
+        small = len(row) == columns and all(type(item) is int and abs(item) < 2**31 for item in row)
+        row = np.array(row, dtype=np.int64) if small else None
+    sound = type(row) is np.ndarray and row.shape == (columns,) and _fits(row, bytes_only)
+    return row if sound else None
+
+
+def _fits(array: NDArray[Any], bytes_only: bool) -> bool:
+    return array.dtype == np.uint8 if bytes_only else array.dtype.kind in "iu"
 
 
 def listed(values: Iterable[Any]) -> NDArray[Any]:

@@ -96,13 +96,18 @@ class Cap:
         """The density in the cap minus that outside, relative to a uniform direction."""
         return float(self.inside / self.share - (1 - self.inside) / (1 - self.share))
 
-    def products(self, count: int, source: Source) -> Float64:
-        """Inner products of the directions of reports with the true ones."""
+    def products(self, count: int, source: Source) -> tuple[Float64, Float64]:
+        """Inner products T of the directions of reports with the true ones, and √(1 − T²).
+
+        Both are computed from z = (1 − T)/2, as 1 − 2z and 2√(z(1 − z)). A small cap has T so near to 1 that
+        1 − T² would keep few digits or none, and the steps in between would show the true direction.
+        """
         share = float(self.share)
         inside = bernoulli(source, self.inside, count)
         uniforms = source.uniforms(count)
         tails = np.where(inside, share * uniforms, share + (1 - share) * uniforms)
-        return np.asarray(1.0 - 2.0 * _quantile(self.dimension, tails))
+        z = np.asarray(_quantile(self.dimension, tails))
+        return 1.0 - 2.0 * z, 2.0 * np.sqrt(z * (1.0 - z))
 
 
 def _quantile(dimension: int, tail: Any) -> Any:
@@ -238,11 +243,11 @@ class PrivUnit(LocalMechanism):
         shares = self._to_directions(rows)
         words = (self._source.words(count) >> np.uint64(11)).astype(np.int64)
         rows[words >= np.rint((1.0 + shares) / 2.0 * _UNIT).astype(np.int64)] *= -1.0
-        products = self.cap.products(count, self._source)
+        products, beside = self.cap.products(count, self._source)
         across = normals(self._source, rows.shape)
         across -= np.einsum("ij,ij->i", across, rows)[:, None] * rows
         square = np.maximum(np.einsum("ij,ij->i", across, across), 1e-300)
-        across *= (self.length * np.sqrt((1.0 - np.square(products)) / square))[:, None]
+        across *= (self.length * beside / np.sqrt(square))[:, None]
         rows *= (self.length * products)[:, None]
         rows += across
         return rows

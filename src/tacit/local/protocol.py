@@ -39,7 +39,7 @@ from tacit.data import given
 from tacit.data.arithmetic import products
 from tacit.data.features import Features, declared_width
 from tacit.data.space import Space
-from tacit.errors import BudgetExceeded, CannotLearn
+from tacit.errors import BudgetExceeded, CannotLearn, InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.local.oracle import ASSUMPTIONS
@@ -199,6 +199,8 @@ class LocalModel(Telling):
         def rows() -> tuple[NDArray[Any], NDArray[Any]]:
             X, y = read()
             matrix = given.declared_matrix(X, width)
+            if matrix.shape[1] != width:
+                raise InvalidValue("X", f"{matrix.shape[1]} columns", f"{width} columns, as declared")
             return matrix, given.column("y", y, len(matrix))
 
         return self._fit(features, population, rows, {"n_features_in_": width}, (given.STORED,))
@@ -270,9 +272,10 @@ class LocalModel(Telling):
     ) -> NDArray[np.float32]:
         """What these people report when they are asked for their gradients at ``weights``."""
         rows = protocol.space.scaled(matrix)
-        residuals = self._residuals(products(rows, weights), targets)
-        residuals[np.isnan(targets).any(axis=1)] = 0.0
-        gradients = (rows[:, :, None] * residuals[:, None, :]).reshape(len(rows), weights.size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            residuals = self._residuals(products(rows, weights), targets)
+            residuals[np.isnan(targets).any(axis=1)] = 0.0
+            gradients = (rows[:, :, None] * residuals[:, None, :]).reshape(len(rows), weights.size)
         spare = protocol.mechanism.dimension - gradients.shape[1]
         if spare:
             gradients = np.pad(gradients, ((0, 0), (0, spare)))

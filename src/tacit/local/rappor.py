@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.local import bits as packed
-from tacit.local.oracle import LARGEST_LAW, LocalMechanism
+from tacit.local.oracle import LARGEST_LAW, LocalMechanism, rows_of
 from tacit.mechanisms._base import Float64, Int64, tail
 from tacit.mechanisms.randomized_response import favoured
 from tacit.randomness import uniform
@@ -180,9 +180,7 @@ class Rappor(LocalMechanism):
         names = tuple(candidates)
         if not names or len({_text(name) for name in names}) != len(names):
             raise InvalidValue("candidates", names, "at least one, all different")
-        rows = np.asarray(reports)
-        if rows.ndim != 2 or rows.shape[1] != 2 + packed.width(self.bits) or rows.dtype != np.uint8:
-            raise InvalidValue("reports", f"shape {rows.shape}", "rows of bytes as randomize() makes them")
+        rows, refused = rows_of(reports, 2 + packed.width(self.bits), bytes_only=True)
         cohorts = np.ascontiguousarray(rows[:, :2]).view("<u2").reshape(-1).astype(np.int64)
         sound = cohorts < self.cohorts
         if self.bits % 8:
@@ -213,7 +211,7 @@ class Rappor(LocalMechanism):
             Answer(values, interval, np.asarray),
             categories=names,
             reports=int(sound.sum()),
-            refused=int((~sound).sum()),
+            refused=refused + int((~sound).sum()),
         )
 
     def _filter(self, text: bytes, cohort: int) -> NDArray[np.bool_]:
@@ -261,9 +259,7 @@ class Rappor(LocalMechanism):
 
 def _text(value: Any) -> bytes:
     """The bytes that are hashed; what has no text counts as the empty one."""
-    if isinstance(value, bytes):
-        return value
     try:
-        return str(value).encode("utf-8", "surrogatepass")
+        return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
     except Exception:
         return b""

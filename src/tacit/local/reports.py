@@ -12,7 +12,9 @@ written as
     the bytes of a row of bits in hexadecimal digits, by unary encodings and subset selection: category c is
     bit c % 8 of byte c // 8.
 
-What is in the file was randomized before, so reading, counting and estimating it costs no budget.
+What is in the file was randomized before, so reading, counting and estimating it costs no budget. A file of
+reports that people sent may hold anything: bytes that are no text, a quotation mark that is never closed.
+Such a line costs its own report, and no other.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ import dataclasses
 import io
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +37,7 @@ from numpy.typing import NDArray
 from tacit import _validate
 from tacit._toml import literal
 from tacit._writing import write
-from tacit.errors import InvalidValue, SourceMissing
+from tacit.errors import InvalidValue, SourceMissing, TacitError
 from tacit.guarantee import NOISE_KINDS
 from tacit.local.bits import width
 from tacit.local.oracle import FrequencyOracle
@@ -45,7 +49,7 @@ from tacit.local.unary import OptimizedUnary, SymmetricUnary
 if TYPE_CHECKING:
     from tacit.local.release import Frequencies
 
-__all__ = ["METHODS", "Reports", "description_of", "method_of"]
+__all__ = ["METHODS", "Reports", "description_of", "method_of", "require_writable"]
 
 
 def method_of(kind: type[FrequencyOracle]) -> str:
@@ -66,6 +70,7 @@ ROWS = (OptimizedUnary, SymmetricUnary, SubsetSelection)
 
 _BESIDE = ".toml"
 _OWN = ("column", "method", "reports_are", "noise")
+_LONGEST = 2**31 - 1
 
 
 def description_of(path: str | os.PathLike[str]) -> Path:
@@ -74,8 +79,7 @@ def description_of(path: str | os.PathLike[str]) -> Path:
     >>> description_of("reports.csv").name
     'reports.csv.toml'
     """
-    place = Path(path)
-    return place.with_name(place.name + _BESIDE)
+    return Path(os.fspath(path) + _BESIDE)
 
 
 @dataclass(frozen=True)
@@ -141,30 +145,41 @@ class Reports:
         return cls(oracle, values, column, len(items) - len(found))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the CSV file, and its description beside it."""
+        """Write the CSV file, and its description beside it.
+
+        An old description is removed before its reports are replaced: an interruption leaves reports
+        without a description, which are refused, and never with that of other reports.
+        """
+        require_writable(self.oracle)
+        texts, beside = self.texts(), description_of(path)
+        delicate = any("\r" in text for text in (self.column, *_names(self.oracle)))
+        delicate = delicate or self.column.startswith("\ufeff")
         stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
+        writer = csv.writer(
+            stream, lineterminator="\n", quoting=csv.QUOTE_ALL if delicate else csv.QUOTE_MINIMAL
+        )
         writer.writerow([self.column])
-        writer.writerows([text] for text in self.texts())
-        write(description_of(path), self._description(), overwrite=overwrite)
+        writer.writerows([text] for text in texts)
+        if beside.exists() and not overwrite:
+            advice = "Name another file, or add overwrite=True."
+            raise TacitError(f"{os.fspath(beside)!r} exists and was left as it is.", advice, path=beside)
+        if overwrite:
+            with suppress(OSError):
+                beside.unlink()
         write(path, stream.getvalue(), overwrite=overwrite)
+        write(beside, self._description(), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Reports:
         """Read a file of reports and its description; further columns are allowed, and not read."""
         oracle, column, noise = _described(description_of(path))
         try:
-            with Path(path).open(encoding="utf-8-sig", newline="") as stream:
-                lines = csv.reader(stream)
-                header = next(lines, [])
-                if column not in header:
-                    raise InvalidValue(
-                        "column", column, f"in the first line of {os.fspath(path)}",
-                        "The first line names the columns; one of them holds the reports.",
-                    )  # fmt: skip
-                place = header.index(column)
-                texts = [line[place] if place < len(line) else "" for line in lines]
-        except (OSError, UnicodeDecodeError, csv.Error):
+            with (
+                Path(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
+                _long_fields(),
+            ):
+                texts = _column(stream, column, _reader(oracle), os.fspath(path))
+        except (OSError, csv.Error):
             raise SourceMissing(
                 f"{os.fspath(path)} cannot be read as a CSV file in UTF-8.", "Check the name of the file."
             ) from None
@@ -182,10 +197,80 @@ class Reports:
         return "\n".join([told, *(f"{name} = {literal(value)}" for name, value in facts.items())]) + "\n"
 
 
+def require_writable(oracle: FrequencyOracle) -> None:
+    """Refuse categories that a file cannot hold, or that would be written alike; all of them are public.
+
+    >>> require_writable(RandomizedResponse(categories=[1, "1"], epsilon=1.0))
+    Traceback (most recent call last):
+    ...
+    tacit.errors.InvalidValue: categories must be different when written as text, got (1, '1'). ...
+    """
+    if isinstance(oracle.categories, int):
+        return
+    named = _plain(oracle.categories)
+    for name in named:
+        text = isinstance(name, str) and name.encode("utf-8", "replace").decode() == name
+        if not text and not isinstance(name, bool | int | float | date):
+            raise InvalidValue(
+                "categories", type(name), "texts in UTF-8, numbers, truth values or dates, to be in a file",
+                "Declare categories of one of these types.",
+            )  # fmt: skip
+    if _kind(oracle) == "category" and len(set(_names(oracle))) < len(named):
+        raise InvalidValue(
+            "categories", oracle.categories, "different when written as text",
+            "Declare all of them as text, or all as numbers.",
+        )  # fmt: skip
+
+
+def _plain(categories: Iterable[Any]) -> tuple[Any, ...]:
+    """The categories with the values of Python in place of those of NumPy."""
+    return tuple(each.item() if isinstance(each, np.generic) else each for each in categories)
+
+
+def _column(stream: TextIO, column: str, read: Callable[[str], Any], path: str) -> list[str]:
+    """The texts of one column of a CSV file, one for each line that may hold a report."""
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in stream:
+            taken.append(line)
+            yield line
+
+    records = csv.reader(lines())
+    header = next(records, [])
+    if column not in header:
+        raise InvalidValue(
+            "column", column, f"in the first line of {path}",
+            "The first line names the columns; one of them holds the reports.",
+        )  # fmt: skip
+    place, texts = header.index(column), []
+    taken.clear()
+    for record in records:
+        found = [record]
+        if len(taken) > 1 and (place >= len(record) or read(record[place]) is None):
+            found = [next(csv.reader([line]), []) for line in taken]
+        texts += [each[place] if place < len(each) else "" for each in found]
+        taken.clear()
+    return texts
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Read fields of any length: those of a unary encoding are long, and so may those of others be."""
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _parameters(oracle: FrequencyOracle) -> dict[str, Any]:
     """The public parameters of an oracle."""
     made = [each.name for each in dataclasses.fields(oracle) if each.init and each.name != "random_state"]
-    return {name: getattr(oracle, name) for name in made}
+    found = {name: getattr(oracle, name) for name in made}
+    if not isinstance(oracle.categories, int):
+        found["categories"] = _plain(oracle.categories)
+    return found
 
 
 def _kind(oracle: FrequencyOracle) -> str:
@@ -197,7 +282,7 @@ def _kind(oracle: FrequencyOracle) -> str:
 
 def _names(oracle: FrequencyOracle) -> list[str]:
     """The categories as text: truth values as in CSV files, numbers in digits."""
-    named = oracle.categories if not isinstance(oracle.categories, int) else range(oracle.size)
+    named = range(oracle.size) if isinstance(oracle.categories, int) else _plain(oracle.categories)
     return [str(name).lower() if isinstance(name, bool) else str(name) for name in named]
 
 
