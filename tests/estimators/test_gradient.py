@@ -197,7 +197,7 @@ def test_individual_rows_add_what_they_can_pay_for():
         spent, added = gradient.Spent(Logistic(), 0.5, 2), np.zeros(60)
         for _ in range(40):
             weights = rng.normal(size=(3, 1)) * 3
-            able = spent.paid(0, weights, x, y, counted)
+            able = spent.pay(0, weights, x, y, counted)
             slope = Logistic().slope(x @ weights, y)
             norms = np.minimum(np.linalg.norm(x, axis=1) * np.abs(slope[:, 0]), 0.5) * np.reshape(counted, -1)
             added += np.square(norms * able[:, 0])

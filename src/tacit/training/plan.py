@@ -54,7 +54,7 @@ class Plan:
     ``noise``           "independent" in each step; or "correlated", so that steps take back noise of earlier
                         ones (:mod:`tacit.training.correlation`), which needs cyclic or ordered sampling
     ``bands``           how many steps correlated noise reaches, each of which holds one more copy of the
-                        parameters in memory; at most the steps of an epoch, 32 if not given
+                        parameters in memory; at most the steps of an epoch and of the run, 32 if not given
     ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": the gradient of each of k
                         parameters to clip_norm/√k. "automatic": every gradient normalised to just under
                         clip_norm (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
@@ -150,10 +150,12 @@ class Plan:
                 "The accounting needs examples that are seen once in each epoch, at the same place.",
             )  # fmt: skip
         self._require_one_release("noise")
-        bands = min(MOST_BANDS, self.steps_per_epoch) if self.bands is None else self.bands
+        most = min(self.steps_per_epoch, self.steps)
+        bands = min(MOST_BANDS, most) if self.bands is None else self.bands
         self._set("bands", _validate.count("bands", bands, 1))
-        if bands > self.steps_per_epoch:
-            raise InvalidValue("bands", bands, f"at most the steps of an epoch, {self.steps_per_epoch}")
+        if bands > most:
+            of = "an epoch" if most == self.steps_per_epoch else "the run"
+            raise InvalidValue("bands", bands, f"at most the steps of {of}, {most}")
 
     def _check_individual(self) -> None:
         if _validate.choice("accounting", self.accounting, ACCOUNTINGS) == "worst-case":
@@ -177,7 +179,7 @@ class Plan:
         """How many epochs so many steps begin, in each of which one step sees an example."""
         return -(-steps // self.steps_per_epoch)
 
-    def _full_gradients(self, steps: int) -> int:
+    def full_gradients(self, steps: int) -> int:
         """How many gradients of norm clip_norm an example can add to so many steps of one release."""
         if self.participations is not None:
             return min(steps, self.participations)
@@ -210,7 +212,7 @@ class Plan:
 
     def _made(self, noise_multiplier: float, steps: int) -> events.Event:
         if self.one_release:
-            seen, all_seen = self._full_gradients(steps), self._full_gradients(self.steps)
+            seen, all_seen = self.full_gradients(steps), self.full_gradients(self.steps)
             if seen == all_seen:
                 return events.Gaussian(noise_multiplier)
             return events.Gaussian(math.nextafter(noise_multiplier * math.sqrt(all_seen / seen), 0.0))
@@ -297,7 +299,7 @@ class Plan:
         """Standard deviation of the fresh noise of a step, in units of the sensitivity of the step."""
         if not self.one_release:
             return self.noise_multiplier
-        return self.noise_multiplier * self.correlation.sensitivity(self._full_gradients(self.steps))
+        return self.noise_multiplier * self.correlation.sensitivity(self.full_gradients(self.steps))
 
     @property
     def running_noise(self) -> float:
@@ -341,11 +343,18 @@ class Plan:
             relation=Relation.of(self.relation),
             unit=self.unit,
             noise=noise,
-            assumptions=ASSUMPTIONS,
+            assumptions=self.assumptions,
         )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee of a run rests on besides its event."""
+        return ASSUMPTIONS if self.accounting == "worst-case" else (*ASSUMPTIONS, KEPT_IN_ORDER)
 
     def __str__(self) -> str:
         noise = f"noise correlated over {self.bands} steps, " if self.noise == "correlated" else ""
+        if self.accounting == "individual":
+            noise += f"each example pays for at most {self.participations} gradients of full norm, "
         return (
             f"{self.steps} steps on {self.batch_size} of {self.population} examples ({self.sampling}), "
             f"{noise}clip_norm {self.clip_norm:g}, noise_multiplier {self.noise_multiplier:.4g}: "
@@ -359,4 +368,6 @@ ASSUMPTIONS = (
     "which examples a step saw, losses and gradient norms stay with the curator",
     "the weights at the start came from no private run but those counted here",
 )
-"""What the guarantee of a run rests on besides its event."""
+"""What the guarantee of every run rests on besides its event."""
+KEPT_IN_ORDER = "data set, collate function and augment give the examples of a batch in the order of its rows"
+"""What the guarantee rests on, too, where each example pays for its own gradients."""

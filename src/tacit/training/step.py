@@ -146,6 +146,8 @@ class PrivateStep:
                     total = clipped.total
                 else:
                     torch._foreach_add_(list(total.values()), list(clipped.total.values()))
+        if self.individual is not None:
+            self.individual.end_batch()
         return total, _joined(norms), _joined(losses)
 
     def _first(self, waiting: list[Pair]) -> tuple[Clipped, list[Pair]]:
@@ -260,8 +262,10 @@ class PrivateStep:
         """Fresh noise less its share of the noise of earlier steps (:mod:`tacit.training.correlation`).
 
         The noise of earlier steps, with which the released gradients could be undone, is in this object alone
-        and in no checkpoint.
+        and in no checkpoint. It is dropped, and correlation begins anew, where other parameters are trained.
         """
+        if self._past_noise and self._past_noise[0].shape != fresh.shape:
+            self._past_noise.clear()
         for coefficient, earlier in zip(self._correlation, self._past_noise, strict=False):
             fresh.sub_(earlier, alpha=coefficient)
         self._past_noise.appendleft(fresh)
