@@ -206,6 +206,17 @@ def test_individual_rows_add_what_they_can_pay_for():
         assert (added < 0.1).any()
 
 
+def test_rounding_does_not_decide_which_rows_leave():
+    """How a product of matrices rounds a row depends on the other rows, so a row must not leave by it."""
+    x = np.linspace(1 - 4e-16, 1 + 4e-16, 9)[:, None] * math.sqrt(0.4 / (1 + 1e-9)) * np.eye(3)[:1]
+    y, spent = np.ones((9, 1)), gradient.Spent(Logistic(), 0.5, 2)
+    factors = np.array([spent.pay(0, np.zeros((3, 1)), x, y, 1.0)[:, 0] for _ in range(12)])
+    assert (np.ptp(factors, axis=1) < 1e-12).all()
+    assert (factors[:4] == 1).all()
+    assert (factors[-1] < 1e-3).all()
+    assert np.square(factors * 0.5 * x[:, 0]).sum(axis=0).max() <= 2 * 0.5**2
+
+
 def test_individual_rows_are_one_release():
     place = NoisyGradients(task(Logistic(), 4), Gradient(steps=40, participations=10))
     plain = NoisyGradients(task(Logistic(), 4), Gradient(steps=10))

@@ -9,8 +9,8 @@ nothing (Feldman and Zrnic 2021; :mod:`tacit.accounting.individual`). So the noi
 
 Guarantee. Given all releases before a step, the step's sum with the example and without it differ by the
 gradient that it adds, whose norm depends on these releases and on the example alone, and so does the rule by
-which it is shortened. On every path of releases the squared norms add up to at most participations × clip_norm².
-Gaussian releases whose means differ so, chosen adaptively, are together one Gaussian release of noise
+which it is shortened. On every path of releases the squared norms add up to at most participations ×
+clip_norm². Gaussian releases whose means differ so, chosen adaptively, are together one Gaussian release of noise
 multiplier z, where the noise of a step has standard deviation z·√participations·clip_norm (Smith and Thakurta
 2022; Koskela et al. 2023). Under replace_one both examples have such a budget, and the doubled sensitivity
 covers the sum of their norms. No amplification by sampling is claimed: an example pays at each step that
@@ -36,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit import accounting, events
+from tacit import _gaussian
 from tacit.accounting.individual import affordable
 from tacit.errors import EngineFailed
 from tacit.training.clipping import Clipping
@@ -71,15 +71,8 @@ class PrivateCosts:
         most, factor = plan.full_gradients(plan.steps), plan.sensitivity / plan.clip_norm
         levels = most * (np.arange(_KNOTS + 1) / _KNOTS) ** 2
         apart = np.sqrt(levels) + (factor - 1) * math.sqrt(most)
-        knots = [
-            accounting.epsilon(
-                events.Gaussian(plan.noise_multiplier * factor * math.sqrt(most) / each),
-                plan.delta, relation=plan.relation,
-            )
-            if each
-            else 0.0
-            for each in apart
-        ]  # fmt: skip
+        noise = plan.noise_multiplier * factor * math.sqrt(most)
+        knots = [_gaussian.epsilon(noise / each, plan.delta) if each else 0.0 for each in apart]
         return np.array(knots)[np.minimum(np.searchsorted(levels, self.spent), _KNOTS)]
 
 

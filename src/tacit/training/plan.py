@@ -37,7 +37,9 @@ class Plan:
     model, which is post-processing. The sensitivity is ``clip_norm`` where an example is added or removed
     and twice that where one is replaced. ``event`` says how the steps compose: see
     :mod:`tacit.training.sampling`. Abadi et al. 2016; the total is computed from privacy-loss
-    distributions.
+    distributions. With correlated noise or individual accounting ``noise_multiplier`` is that of the whole
+    run, which is one Gaussian release, and the noise of a step has standard deviation ``step_noise`` ×
+    ``sensitivity``.
 
     Steps. An epoch is population ÷ batch_size steps, and ``epochs`` of them are rounded, once, to the nearest
     whole number of steps. Batches are samples of their own, so there is no rest of the data that would

@@ -64,8 +64,9 @@ class PrivateStep:
 
     Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is (Σ clipped gradients + N(0, (z·Δ)²
     I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of noise multiplier z, of which the plan's event
-    counts the times, rounded so that no last bit tells what it was added to. With correlated noise all
-    releases together are one Gaussian of the plan's noise multiplier. Nothing else about the batch is kept
+    counts the times, rounded so that no last bit tells what it was added to. With correlated noise or
+    individual accounting z is the plan's ``step_noise``, and all releases together are one Gaussian of the
+    plan's noise multiplier. Nothing else about the batch is kept
     but :class:`PrivateDiagnostics`. The divisor is the plan's batch_size, not the number of examples in the
     batch. Of several processes (``group``) each clips its own examples and adds its share of the noise; the
     sum over all is what is released.

@@ -107,21 +107,22 @@ class NoisyGradients(Place):
       ``Repeat(Gaussian)``, or with a ``sampling_rate`` q < 1 ``Repeat(PoissonSampled(q, Gaussian))``: every
       row enters the sum of a step by an exact coin of its own (Abadi et al. 2016). A unit with several
       rows would have to be sampled as one, so for those there is no sampling.
-    * δ > 0 with ``participations`` k: every row pays for the squared norms of the gradients it adds, and
-      its next gradient is shortened before they exceed k·``clip_norm``² in all. Given the weights so far, how
-      far it is shortened depends on the row alone, so on every path the sums with and without it differ, over all steps together, by at most
-      √k·``clip_norm`` in ℓ2, and the steps are one Gaussian release of noise multiplier z, where the noise of
-      a step has standard deviation z·√k × sensitivity (Feldman and Zrnic 2021; Smith and Thakurta 2022). Rows
-      with large gradients, which are those that the model gets wrong, leave first: on Adult that costs more
-      accuracy than the smaller noise gains.
+    * δ > 0 with ``participations`` k: every row pays for the squared norms of the gradients it adds, and a
+      gradient is shortened before they exceed k·``clip_norm``² in all. Given the weights so far, how far it
+      is shortened depends on the row alone, so on every path the sums with and without it differ, over all
+      steps together, by at most √k·``clip_norm`` in ℓ2, and the steps are one Gaussian release of noise
+      multiplier z, where the noise of a step has standard deviation z·√k × sensitivity (Feldman and Zrnic
+      2021; Smith and Thakurta 2022). Rows with large gradients, which are those that the model gets wrong,
+      leave first: on Adult that costs more accuracy than the smaller noise gains.
     * δ = 0: noise of density ∝ exp(−ε′‖v‖₂/sensitivity), ε′ = ε/steps, composed by adding up. The event is
       ``Repeat(Pure)``; nothing is gained there from sampling, and it is refused.
 
     The noise is that of :mod:`tacit.mechanisms`, on a grid; but the sums it is added to are computed in
     float64, whose rounding is not in the sensitivity, so ``kind`` is "float64". Rounding is small there: how
     a product of matrices rounds a row's score may depend on the other rows, but slope and clipping are
-    continuous, and so is the shortening of gradients that a row cannot pay for, so a row more moves another row's gradient by at most 2⁻⁵³ × curvature × ‖Θ‖ × √width, which
-    for a million rows, 100 features and weights of length 100 is 10⁻⁷ of a row in all.
+    continuous, so a row more moves another row's gradient by at most 2⁻⁵³ × curvature × ‖Θ‖ × √width, which
+    for a million rows, 100 features and weights of length 100 is 10⁻⁷ of a row in all. Shortening a gradient
+    to what its row has left is continuous, too (:mod:`tacit.accounting.individual`).
 
     The settings are those of :class:`Gradient`. By default the clip norm is the bound of the loss's own
     gradient, so that nothing is clipped. Sums become means by the public number of rows.
