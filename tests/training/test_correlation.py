@@ -198,3 +198,13 @@ def test_the_better_noise_is_recommended() -> None:
     weak, strong = (training_cost(Plan(**facts, epsilon=epsilon)) for epsilon in (1.0, 8.0))
     assert (weak.recommended, strong.recommended) == ("poisson", "correlated")
     assert strong.to_dict()["running_noise_correlated"] < strong.to_dict()["running_noise"]
+
+
+@pytest.mark.parametrize("sampling", ["shuffle", "cyclic"])
+def test_whole_epochs_begin_no_other_epoch(sampling: str) -> None:
+    """60000 ÷ 256 steps are no whole number, and the rest of 15 epochs must not pay for a 16th."""
+    facts = {**FACTS, "batch_size": 256, "epochs": 15, "noise": "independent", "noise_multiplier": 1.0}
+    plan = Plan(**{**facts, "sampling": sampling})
+    assert (plan.steps, plan.steps_per_epoch) == (15 * 234, 234)
+    assert plan.event == events.Repeat(events.Gaussian(1.0), 15)
+    assert Plan(**{**facts, "noise": "correlated"}).full_gradients(15 * 234) == 15

@@ -79,7 +79,7 @@ class TrainingCost:
     ``target`` is the ε that was asked for, None where the noise was given, and ``epsilon`` is the ε that
     the run spends by the tightest accountant. ``spend`` has at most about 20 epochs of the run;
     ``accountants`` has the ε of the whole run by each accountant. ``correlated`` is the plan of as many
-    steps at the same ε without sampling and with correlated noise (:mod:`tacit.training.correlation`).
+    epochs at the same ε without sampling and with correlated noise (:mod:`tacit.training.correlation`).
     """
 
     plan: Plan

@@ -10,12 +10,12 @@ nothing (Feldman and Zrnic 2021; :mod:`tacit.accounting.individual`). So the noi
 Guarantee. Given all releases before a step, the step's sum with the example and without it differ by the
 gradient that it adds, whose norm depends on these releases and on the example alone, and so does the rule by
 which it is shortened. On every path of releases the squared norms add up to at most participations ×
-clip_norm². Gaussian releases whose means differ so, chosen adaptively, are together one Gaussian release of noise
-multiplier z, where the noise of a step has standard deviation z·√participations·clip_norm (Smith and Thakurta
-2022; Koskela et al. 2023). Under replace_one both examples have such a budget, and the doubled sensitivity
-covers the sum of their norms. No amplification by sampling is claimed: an example pays at each step that
-sees it, whichever steps those are. With correlated noise an example's gradients are at least as many steps
-apart as there are bands, so that the norm of the coefficients multiplies all of them alike.
+clip_norm². Gaussian releases whose means differ so, chosen adaptively, are together one Gaussian release of
+noise multiplier z, where the noise of a step has standard deviation z·√participations·clip_norm (Smith and
+Thakurta 2022; Koskela et al. 2023). Under replace_one both examples have such a budget, and the doubled
+sensitivity covers the sum of their norms. No amplification by sampling is claimed: an example pays at each
+step that sees it, whichever steps those are. With correlated noise an example's gradients are at least as
+many steps apart as there are bands, so that the norm of the coefficients multiplies all of them alike.
 
 Examples are told apart by their places in the batch: data set, collate function and augment must give the
 examples of a batch as they were drawn, in that order, which the guarantee states as an assumption. A batch of

@@ -19,6 +19,8 @@ from tacit.training.correlation import MOST_BANDS, Correlation, optimised
 from tacit.training.sampling import Cyclic, Fixed, Ordered, Poisson, Sampler, Shuffle
 
 SAMPLINGS = ("poisson", "shuffle", "fixed", "cyclic", "ordered")
+PARTS = ("shuffle", "cyclic", "ordered")
+"""Where the batches of an epoch are parts of the data."""
 NOISES = ("independent", "correlated")
 ACCOUNTINGS = ("worst-case", "individual")
 CHARGES = ("run", "epoch")
@@ -43,8 +45,9 @@ class Plan:
 
     Steps. An epoch is population ÷ batch_size steps, and ``epochs`` of them are rounded, once, to the nearest
     whole number of steps. Batches are samples of their own, so there is no rest of the data that would
-    need one more step: rounding up would only add noise and cost. ``steps`` is the number that the trainer
-    takes and the ledger is charged for.
+    need one more step: rounding up would only add noise and cost. With "shuffle", "cyclic" and "ordered" the
+    batches are the parts of an epoch, and each epoch is rounded to whole steps. ``steps`` is the number that
+    the trainer takes and the ledger is charged for.
 
     ==================  ================================================================================
     ``batch_size``      expected examples in a step; the sampling rate is batch_size ÷ population. With
@@ -263,8 +266,15 @@ class Plan:
         return self.batch_size / self.population
 
     def steps_in(self, epochs: float) -> int:
-        """The steps of so many epochs: epochs × population ÷ batch_size, to the nearest, at least 1."""
-        return max(1, round(_validate.positive("epochs", epochs) * self.population / self.batch_size))
+        """The steps of so many epochs, to the nearest, at least 1.
+
+        That is epochs × population ÷ batch_size for batches that are samples of their own. Where an epoch is
+        cut into parts, it is epochs × steps of an epoch: one step more would begin, and pay for, one more.
+        """
+        each = self.population / self.batch_size
+        if self.sampling in PARTS:
+            each = max(1, round(each))
+        return max(1, round(_validate.positive("epochs", epochs) * each))
 
     @property
     def steps_per_epoch(self) -> int:
