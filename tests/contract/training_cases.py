@@ -385,7 +385,11 @@ class ExpectedIndividual(Expected):
         return factor * NOISE_MULTIPLIER * math.sqrt(self.plan.participations or 1)
 
     def loss(self, seen: np.ndarray) -> np.ndarray:
-        """The log-likelihood ratio of a run with the example and without it, were it to stay to the end."""
+        """The log-likelihood ratio of a run with the example and without it, by the steps that it stays."""
+        return self.loss_to_the_end(seen[:, : self.plan.participations])
+
+    def loss_to_the_end(self, seen: np.ndarray) -> np.ndarray:
+        """The same of an example that stays to the end, for a twin in which it leaves too late."""
         return (((seen - self.without) ** 2 - (seen - 1) ** 2) / (2 * self.spread**2)).sum(axis=1)
 
 

@@ -197,13 +197,24 @@ def test_individual_rows_add_what_they_can_pay_for():
         spent, added = gradient.Spent(Logistic(), 0.5, 2), np.zeros(60)
         for _ in range(40):
             weights = rng.normal(size=(3, 1)) * 3
-            able = spent.paid(0, weights, x, y, counted)
+            able = spent.pay(0, weights, x, y, counted)
             slope = Logistic().slope(x @ weights, y)
             norms = np.minimum(np.linalg.norm(x, axis=1) * np.abs(slope[:, 0]), 0.5) * np.reshape(counted, -1)
             added += np.square(norms * able[:, 0])
         assert added.max() <= 2 * 0.5**2
         assert added.max() > 1.9 * 0.5**2
         assert (added < 0.1).any()
+
+
+def test_rounding_does_not_decide_which_rows_leave():
+    """How a product of matrices rounds a row depends on the other rows, so a row must not leave by it."""
+    x = np.linspace(1 - 4e-16, 1 + 4e-16, 9)[:, None] * math.sqrt(0.4 / (1 + 1e-9)) * np.eye(3)[:1]
+    y, spent = np.ones((9, 1)), gradient.Spent(Logistic(), 0.5, 2)
+    factors = np.array([spent.pay(0, np.zeros((3, 1)), x, y, 1.0)[:, 0] for _ in range(12)])
+    assert (np.ptp(factors, axis=1) < 1e-12).all()
+    assert (factors[:4] == 1).all()
+    assert (factors[-1] < 1e-3).all()
+    assert np.square(factors * 0.5 * x[:, 0]).sum(axis=0).max() <= 2 * 0.5**2
 
 
 def test_individual_rows_are_one_release():

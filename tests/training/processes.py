@@ -151,6 +151,33 @@ def noise(rank: int, folder: Path) -> dict[str, Any]:
     return made
 
 
+def one_release(rank: int, folder: Path) -> dict[str, Any]:
+    """Correlated noise, made independent again by the band matrix; and who pays for which gradients."""
+    made = plan(20, 4, STEPS, sampling="cyclic", noise="correlated", bands=3)
+    model, found = nn.Linear(*WIDE, bias=False), []
+    trainer = Trainer(model, lambda out, aim: 0 * out.sum(1), sgd(model), made)
+    trainer.callbacks = (lambda progress: found.append(weights(model)),)
+    start = weights(model).clone()
+    trainer.fit((torch.randn(20, WIDE[0]), torch.zeros(20)))
+    released = torch.stack([start, *found]).diff(dim=0).double()
+    fresh = released.clone()
+    for place, coefficient in enumerate(made.correlation.coefficients[1:], 1):
+        fresh[place:] += coefficient * released[:-place]
+    spread = made.step_noise * made.sensitivity / made.batch_size
+    slope, moved = nn.Linear(9, 1, bias=False), []
+    nn.init.zeros_(slope.weight)
+    own = plan(9, 1, 40, accounting="individual", participations=2, noise_multiplier=1.0)
+    with quiet():
+        paying = Trainer(slope, lambda out, aim: out[:, 0], sgd(slope), own)
+        paying.callbacks = (lambda progress: moved.append(weights(slope)),)
+        paying.fit((torch.eye(9), torch.zeros(9)))
+    added = torch.stack([torch.zeros(9), *moved]).diff(dim=0) / CLIP
+    return {
+        "fresh": fresh[1:] / spread, "released": released[1:] / spread,
+        "squares": added.square().sum(0), "spent": torch.from_numpy(paying.private_costs.spent),
+    }  # fmt: skip
+
+
 def quantile(rank: int, folder: Path) -> dict[str, Any]:
     """The count of two processes without its noise, and the noise by itself."""
     counts: list[float] = []
@@ -351,7 +378,9 @@ def sharded(rank: int, folder: Path) -> dict[str, Any]:
     }
 
 
-SCENES = (same_sum, noise, quantile, samples, charges, stopping, few, failures, refusals, sharded)
+SCENES = (
+    same_sum, noise, one_release, quantile, samples, charges, stopping, few, failures, refusals, sharded,
+)  # fmt: skip
 
 
 def main(folder: Path) -> None:

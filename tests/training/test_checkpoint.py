@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,8 +16,9 @@ from torch import nn
 
 import tacit
 from tacit.errors import InvalidValue, LedgerError, ModelUnreadable
-from tacit.training import Quantile, Trainer, load_weights
+from tacit.training import Plan, Quantile, Trainer, load_weights, saving
 from tacit.training import step as steps
+from tacit.training.networks.settings import RunPlan
 from training.test_trainer import data, network, plan, trainer
 
 FACTS: dict[str, Any] = {"epsilon": 2.0, "steps": 20}
@@ -244,3 +247,23 @@ def test_what_was_averaged_or_scheduled_goes_on_so(name: str, tmp_path: Path) ->
     other = trainer(plan(**FACTS), model, optimizer=optimizer, checkpoint=tmp_path / "run", **kept)
     with pytest.raises(InvalidValue, match=f"{name} must be given, as when the run was begun"):
         other.fit(data(), resume=True)
+
+
+def test_a_checkpoint_from_before_correlated_noise_is_gone_on_with(tmp_path: Path) -> None:
+    """Neither the plan nor the options of ``tacit train`` had these facts then."""
+    path = tmp_path / "run"
+    facts = {
+        **{each.name: getattr(plan(**FACTS), each.name) for each in dataclasses.fields(Plan)},
+        "epochs": None, "epsilon": 0.0, "started": {"noise": "independent", "bands": None, "lr": 0.1},
+    }  # fmt: skip
+    broken = trainer(RunPlan(**facts), checkpoint=path, checkpoint_every=4, callbacks=[cut_at(6)])
+    with pytest.raises(PowerCut):
+        broken.fit(data())
+    tensors, kept = saving.read(path)
+    held = json.loads(kept["checkpoint"])
+    for name in ("noise", "bands", "accounting", "participations"):
+        del held["plan"][name]
+    held["plan"]["started"] = {"lr": 0.1}
+    saving.write(path, tensors, {"checkpoint": json.dumps(held)}, overwrite=True)
+    made = trainer(RunPlan(**facts), checkpoint=path, checkpoint_every=4)
+    assert made.fit(data(), resume=True).step_number == made.plan.steps

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 from scipy.optimize import check_grad
+from torch import nn
 
 from tacit import accounting, events
 from tacit.errors import InvalidValue
 from tacit.randomness import Source
 from tacit.report import training_cost
-from tacit.training import Plan, Quantile
+from tacit.training import Plan, Quantile, Trainer
 from tacit.training.correlation import Correlation, _objective, optimised
 from tacit.training.sampling import Cyclic, Ordered
 from training.test_checkpoint import PowerCut, cut_at, run
@@ -159,8 +161,50 @@ def test_a_broken_run_goes_on_with_the_next_epoch_and_no_noise_is_in_its_file(tm
     assert made.guarantee.event == made.plan.event
 
 
+def test_correlation_begins_anew_where_other_parameters_are_trained() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+
+    def freeze(progress: Any) -> None:
+        if progress.step == 3:
+            model[0].requires_grad_(False)
+
+    plan = Plan(population=40, batch_size=4, steps=8, delta=1e-5, noise_multiplier=1.0, **CHANGES)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = Trainer(model, lambda out, aim: out[:, 0], optimizer, plan, progress=False, callbacks=[freeze])
+    trainer.fit((torch.randn(40, 3), torch.zeros(40)))
+    assert trainer.step_number == 8
+    assert {len(noise) for noise in trainer._run.state.core._past_noise} == {4}
+
+
+def test_a_run_shorter_than_an_epoch_has_no_more_bands_than_steps() -> None:
+    short = {**FACTS, "epochs": 0.1, "noise_multiplier": 1.0}
+    plan = Plan(**short)
+    assert (plan.steps, plan.bands, plan.correlation.bands) == (6, 6, 6)
+    with pytest.raises(InvalidValue, match="at most the steps of the run, 6"):
+        Plan(**short, bands=7)
+    for noise in (1.0, 1e6):
+        sampled = Plan(population=60_000, batch_size=1000, steps=6, delta=1e-5, noise_multiplier=noise)
+        assert training_cost(sampled).to_dict()["recommended"] == "poisson"
+
+
+def test_noise_of_the_sum_is_that_of_a_step() -> None:
+    for changes in ({}, {"accounting": "individual"}):
+        plan = Plan(**FACTS, noise_multiplier=1.0, **changes)
+        assert training_cost(plan).noise_per_clip_norm == plan.step_noise > 1.7
+
+
 def test_the_better_noise_is_recommended() -> None:
     facts: dict[str, Any] = {"population": 60_000, "batch_size": 1024, "epochs": 30, "delta": 1e-5}
     weak, strong = (training_cost(Plan(**facts, epsilon=epsilon)) for epsilon in (1.0, 8.0))
     assert (weak.recommended, strong.recommended) == ("poisson", "correlated")
     assert strong.to_dict()["running_noise_correlated"] < strong.to_dict()["running_noise"]
+
+
+@pytest.mark.parametrize("sampling", ["shuffle", "cyclic"])
+def test_whole_epochs_begin_no_other_epoch(sampling: str) -> None:
+    """60000 ÷ 256 steps are no whole number, and the rest of 15 epochs must not pay for a 16th."""
+    facts = {**FACTS, "batch_size": 256, "epochs": 15, "noise": "independent", "noise_multiplier": 1.0}
+    plan = Plan(**{**facts, "sampling": sampling})
+    assert (plan.steps, plan.steps_per_epoch) == (15 * 234, 234)
+    assert plan.event == events.Repeat(events.Gaussian(1.0), 15)
+    assert Plan(**{**facts, "noise": "correlated"}).full_gradients(15 * 234) == 15

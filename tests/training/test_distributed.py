@@ -69,6 +69,21 @@ def test_wrong_shares_are_seen(run: SimpleNamespace, twin: str) -> None:
     assert not is_standard_normal(both(run, "noise", twin)[0])
 
 
+def test_correlated_noise_has_the_size_of_one_process(run: SimpleNamespace) -> None:
+    one, two = both(run, "one_release", "fresh")
+    assert torch.equal(one, two)
+    assert is_standard_normal(one)
+    assert not is_standard_normal(both(run, "one_release", "released")[0])
+
+
+def test_each_example_pays_in_the_process_that_samples_it(run: SimpleNamespace) -> None:
+    spent, squares = both(run, "one_release", "spent"), both(run, "one_release", "squares")[0]
+    whole = torch.stack([spent[row % 2][row // 2] for row in range(9)])
+    torch.testing.assert_close(whole, squares.double(), rtol=1e-3, atol=1e-6)
+    assert float(squares.max()) == pytest.approx(2)
+    assert float(squares.min()) > 0
+
+
 def test_quantile_counts_all_examples(run: SimpleNamespace) -> None:
     model, (inputs, targets) = nn.Linear(4, 2), points(ROWS)
     nn.init.zeros_(model.weight)
@@ -156,7 +171,7 @@ def test_loop_left_by_both(run: SimpleNamespace) -> None:
     [
         ("rows", "len(dataset) must be the same in every process, got '40 and 41'."),
         ("plan", "plan must be the same in every process"),
-        ("fixed", "sampling must be 'poisson' or 'shuffle' in several processes"),
+        ("fixed", "sampling must be 'poisson', 'shuffle', 'cyclic' or 'ordered' in several processes"),
         ("wrapped", "model must be the plain module, got 'DistributedDataParallel'."),
     ],
 )

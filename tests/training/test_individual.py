@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from contract import training_cases as tc
 from contract.registry import REGISTRY, check_audit
 from tacit import accounting, events
-from tacit.errors import InvalidValue
+from tacit.errors import EngineFailed, InvalidValue
 from tacit.training import Plan, Quantile, Trainer
 from tacit.training.individual import Individual
 from training.test_trainer import quiet  # noqa: F401
@@ -177,8 +178,11 @@ def test_neither_checkpoints_nor_loops_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", list(tc.INDIVIDUAL))
 def test_an_example_that_leaves_one_step_late_is_found(name: str) -> None:
+    case = REGISTRY[name]
+    to_the_end = tc.ExpectedIndividual(tc.TRAINING[name]).loss_to_the_end
+    case = replace(case, pair=replace(case.pair, score=to_the_end))
     with tc.one_thread(), pytest.raises(AssertionError, match=r"claims ε = .*, but ε ≥"):
-        check_audit(REGISTRY[name], tc.making(tc.TRAINING[name], late=1.0), seed=2)
+        check_audit(case, tc.making(tc.TRAINING[name], late=1.0), seed=2)
 
 
 def test_more_examples_than_were_drawn_are_refused() -> None:
@@ -186,5 +190,86 @@ def test_more_examples_than_were_drawn_are_refused() -> None:
     rule = Individual(plan.rule, plan)
     rule.begin(6, lambda step: np.arange(3))(0)
     rule.next_batch()
-    with pytest.raises(Exception, match="more examples than were drawn"):
+    with pytest.raises(EngineFailed, match="more examples than were drawn"):
         rule.next_rows(4)
+
+
+def without_the_largest(items: list[Any]) -> Any:
+    return default_collate([item for item in items if item[1] < 5])
+
+
+class Numbered(Dataset[Any]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.eye(6)[row], torch.tensor(row)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_batch_that_lacks_examples_is_refused_before_its_release() -> None:
+    loader = DataLoader(Numbered(), collate_fn=without_the_largest)
+    model = Slope(6)
+    trainer = Trainer(
+        model, lambda outputs, targets: outputs, torch.optim.SGD(model.parameters(), lr=1.0), Plan(**SIX),
+        progress=False,
+    )  # fmt: skip
+    with (
+        pytest.warns(UserWarning, match="batches"),
+        pytest.raises(EngineFailed, match="fewer examples than were drawn"),
+    ):
+        trainer.fit(loader)
+    assert trainer.step_number == 0
+    assert not model.weight.detach().any()
+    assert "in the order of its rows" in str(trainer.plan.guarantee())
+
+
+@pytest.mark.usefixtures("quiet")
+def test_an_empty_batch_costs_nothing_and_does_not_end_the_run() -> None:
+    trainer, moved = run(torch.ones(6), batch_size=1, steps=40, participations=40)
+    assert (moved.max(axis=1) < 0.5).any()
+    assert (moved > 0.5).sum(axis=0) == pytest.approx(trainer.private_costs.spent)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(
+    "options", [{"examples": "alone"}, {"views": 2}, {"physical_batch": 1}, {"autocast": torch.bfloat16}]
+)
+def test_every_way_to_compute_a_batch_charges_the_rows_that_are_in_it(options: dict[str, Any]) -> None:
+    lengths = torch.tensor([0.0, 0.25, 0.5, 1.0, 8.0])
+    plan = Plan(
+        population=5, batch_size=5, steps=6, delta=1e-5, noise_multiplier=1.0, accounting="individual",
+        participations=2,
+    )  # fmt: skip
+    model = Slope(5)
+    trainer = Trainer(
+        model, lambda outputs, targets: outputs, torch.optim.SGD(model.parameters(), lr=5.0), plan,
+        progress=False, **options,
+    ).fit((torch.diag(lengths), torch.zeros(5)))  # fmt: skip
+    costs = trainer.private_costs
+    assert costs.spent == pytest.approx([0, 6 / 16, 1.5, 2, 2], rel=1e-3)
+    assert -model.weight.detach().numpy() == pytest.approx([0, 1.5, 3, 2, 2], rel=1e-3)
+    assert costs.left.tolist() == [False, False, False, True, True]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_rounding_does_not_decide_who_leaves() -> None:
+    """Rows whose norms differ by a rounding add nearly the same, also where the budget runs out."""
+    lengths = (math.sqrt(0.2) * (1 + torch.linspace(-2e-4, 1e-6, 41, dtype=torch.float64))).float()
+    trainer, moved = run(lengths, steps=14, participations=2)
+    assert np.diff(moved, axis=1) == pytest.approx(0, abs=2e-3)
+    assert (moved**2).sum(axis=0).max() <= 2
+    assert trainer.private_costs.left.all()
+
+
+def test_the_own_epsilon_of_a_row_is_that_of_the_noise_it_was_hidden_by() -> None:
+    """Also where the budget outlasts the run, and where the row is replaced by one that spends all."""
+    for participations, relation in ((50, "add_remove"), (2, "replace_one")):
+        changes = {"steps": 2, "participations": participations, "relation": relation}
+        trainer, _ = run(torch.tensor([0.0, 0.5, 1.0]), **changes)
+        own = trainer.private_costs.epsilon()
+        assert own[2] == pytest.approx(trainer.guarantee.epsilon, rel=1e-6)
+        apart = [0.0, 0.5, 1.0] if relation == "add_remove" else [0.5, 0.75, 1.0]
+        exact = [accounting.epsilon(events.Gaussian(1 / each), 1e-5) if each else 0.0 for each in apart]
+        assert (own >= exact).all()
+        assert own == pytest.approx(exact, rel=0.01)

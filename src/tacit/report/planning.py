@@ -79,7 +79,7 @@ class TrainingCost:
     ``target`` is the ε that was asked for, None where the noise was given, and ``epsilon`` is the ε that
     the run spends by the tightest accountant. ``spend`` has at most about 20 epochs of the run;
     ``accountants`` has the ε of the whole run by each accountant. ``correlated`` is the plan of as many
-    steps at the same ε without sampling and with correlated noise (:mod:`tacit.training.correlation`).
+    epochs at the same ε without sampling and with correlated noise (:mod:`tacit.training.correlation`).
     """
 
     plan: Plan
@@ -103,8 +103,8 @@ class TrainingCost:
 
     @property
     def noise_per_clip_norm(self) -> float:
-        """Standard deviation of the noise on the sum of gradients, in units of the clip norm."""
-        return self.plan.noise_multiplier * self.plan.sensitivity / self.plan.clip_norm
+        """Standard deviation of a step's fresh noise on the sum of gradients, in units of the clip norm."""
+        return self.plan.step_noise * self.plan.sensitivity / self.plan.clip_norm
 
     def to_dict(self) -> dict[str, Any]:
         """The plan and its cost, for JSON."""
@@ -174,7 +174,7 @@ def training_cost(plan: Plan, *, target: float | None = None, say: Say = lambda 
 
 
 def _correlated(plan: Plan) -> Plan | None:
-    if plan.sampling != "poisson":
+    if plan.sampling != "poisson" or not plan.epsilon > 0:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakPrivacy)

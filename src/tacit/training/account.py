@@ -20,7 +20,7 @@ from tacit.ledger.work import Span, Work, held, known_here, take_here
 from tacit.relations import Relation
 from tacit.training import past
 from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
-from tacit.training.plan import ASSUMPTIONS, Plan
+from tacit.training.plan import Plan
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
@@ -302,7 +302,7 @@ class Account:
     def _alone(self, *, stopped: bool = False) -> Guarantee:
         """What this run by itself promises: its guarantee if the weights it began with were public."""
         plan = self.plan
-        assumptions: tuple[str, ...] = ASSUMPTIONS
+        assumptions = plan.assumptions
         if self.place and self.ledger is None:
             assumptions += ("the run was continued from only one copy of each checkpoint",)
         if self.public_metric:

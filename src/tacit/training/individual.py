@@ -3,18 +3,23 @@
 The noise of a run is chosen for gradients of norm clip_norm, while most gradients are shorter, and become
 shorter as the model learns. Here each example has a budget of its own, of ``participations`` steps at full
 norm. A step at which it adds a gradient of norm n costs it (n ÷ clip_norm)², a step that does not see it
-costs it nothing, and a gradient for which too little is left adds nothing (Feldman and Zrnic 2021). So the
-noise need be no larger than for ``participations`` steps, while most examples stay for many more.
+costs it nothing, and a gradient for which too little is left is shortened to what is left, in the end to
+nothing (Feldman and Zrnic 2021; :mod:`tacit.accounting.individual`). So the noise need be no larger than for
+``participations`` steps, while most examples stay for many more.
 
 Guarantee. Given all releases before a step, the step's sum with the example and without it differ by the
 gradient that it adds, whose norm depends on these releases and on the example alone, and so does the rule by
-which it leaves. On every path of releases the squared norms add up to at most participations × clip_norm².
-Gaussian releases whose means differ so, chosen adaptively, are together one Gaussian release of noise
-multiplier z, where the noise of a step has standard deviation z·√participations·clip_norm (Smith and Thakurta
-2022; Koskela et al. 2023). Under replace_one both examples have such a budget, and the doubled sensitivity
-covers the sum of their norms. No amplification by sampling is claimed: an example pays at each step that
-sees it, whichever steps those are. With correlated noise an example's gradients are at least as many steps
-apart as there are bands, so that the norm of the coefficients multiplies all of them alike.
+which it is shortened. On every path of releases the squared norms add up to at most participations ×
+clip_norm². Gaussian releases whose means differ so, chosen adaptively, are together one Gaussian release of
+noise multiplier z, where the noise of a step has standard deviation z·√participations·clip_norm (Smith and
+Thakurta 2022; Koskela et al. 2023). Under replace_one both examples have such a budget, and the doubled
+sensitivity covers the sum of their norms. No amplification by sampling is claimed: an example pays at each
+step that sees it, whichever steps those are. With correlated noise an example's gradients are at least as
+many steps apart as there are bands, so that the norm of the coefficients multiplies all of them alike.
+
+Examples are told apart by their places in the batch: data set, collate function and augment must give the
+examples of a batch as they were drawn, in that order, which the guarantee states as an assumption. A batch of
+another length is refused.
 
 What may be published is the plan's ε, which holds for everybody. How much an example has spent, and which
 examples have left, depends on the data: only the curator may see it (:class:`PrivateCosts`).
@@ -22,6 +27,7 @@ examples have left, depends on the data: only the curator may see it (:class:`Pr
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -30,7 +36,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit import accounting, events
+from tacit import _gaussian
+from tacit.accounting.individual import affordable
 from tacit.errors import EngineFailed
 from tacit.training.clipping import Clipping
 from tacit.training.gradients.pieces import Weights
@@ -45,26 +52,27 @@ class PrivateCosts:
     """What each example of a run has spent of its own budget; for the curator, never to be published.
 
     ``spent`` has, for each row of the data set, the squared norms of the gradients that it added, in units of
-    clip_norm².
+    clip_norm². Of several processes each has the costs of the rows that it samples: rank, rank + size, ….
     """
 
     def __init__(self, plan: Plan, spent: NDArray[np.float64], left: NDArray[np.bool_]) -> None:
         self._plan, self.spent = plan, spent
         self.left = left
-        """Which rows had at least one gradient left out, since their budget was spent."""
+        """Which rows had at least one gradient shortened or left out, since their budget was spent."""
 
     def epsilon(self) -> NDArray[np.float64]:
-        """ε of each row by its own gradients, at the plan's δ: the release is so private for this row.
+        """ε of each row for gradients as long as those that it added in this run, at the plan's δ.
 
-        It is rounded up to the next of a few hundred levels.
+        Under replace_one the row is replaced by one that spends its whole budget. The figure describes the
+        path that the run took and depends on the data: the plan's ε is what was promised in advance, for all
+        rows. It is rounded up to the next of a few hundred levels.
         """
         plan = self._plan
-        most = float(plan.participations or 1)
+        most, factor = plan.full_gradients(plan.steps), plan.sensitivity / plan.clip_norm
         levels = most * (np.arange(_KNOTS + 1) / _KNOTS) ** 2
-        knots = [0.0] + [
-            accounting.epsilon(events.Gaussian(noise), plan.delta, relation=plan.relation)
-            for noise in plan.noise_multiplier * np.sqrt(most / levels[1:])
-        ]
+        apart = np.sqrt(levels) + (factor - 1) * math.sqrt(most)
+        noise = plan.noise_multiplier * factor * math.sqrt(most)
+        knots = [_gaussian.epsilon(noise / each, plan.delta) if each else 0.0 for each in apart]
         return np.array(knots)[np.minimum(np.searchsorted(levels, self.spent), _KNOTS)]
 
 
@@ -77,7 +85,7 @@ class Individual:
         self._drawn: deque[RowNumbers] = deque()
         self._batch: RowNumbers = np.empty(0, np.int64)
         self._rows = self._batch
-        self._price, self._refused = np.empty(0), np.empty(0, bool)
+        self._price, self._short = np.empty(0), np.empty(0, bool)
         self._spent, self._left = np.empty(0), np.empty(0, bool)
 
     def begin(self, rows: int, draw: Draw) -> Draw:
@@ -98,21 +106,25 @@ class Individual:
     def next_rows(self, count: int) -> None:
         """The next so many examples of the batch are about to be clipped; none of them has paid yet."""
         if count > len(self._batch):
-            raise EngineFailed(
-                "A batch holds more examples than were drawn.", "Let collate_fn keep the examples as given."
-            )
+            raise _other_examples("more")
         self._rows = self._batch[:count]
+        self._price, self._short = np.zeros(count), np.zeros(count, bool)
 
     def paid(self) -> None:
         """The examples that were clipped last have been added, and pay for it."""
         self._spent[self._rows] += self._price
-        self._left[self._rows] |= self._refused
+        self._left[self._rows] |= self._short
         self._batch = self._batch[len(self._rows) :]
+
+    def end_batch(self) -> None:
+        """Refuse a batch that lacks examples: others would have paid in their place."""
+        if len(self._batch):
+            raise _other_examples("fewer")
 
     def factors(
         self, squares: Mapping[str, Tensor], clip_norm: float, parameters: int
     ) -> tuple[dict[str, Weights], Tensor]:
-        """The factors of the rule, 0 for an example that cannot pay for what it would add."""
+        """The factors of the rule, smaller for an example that cannot pay for all that it would add."""
         weights, norms = self._rule.factors(squares, clip_norm, parameters)
         added = sum(
             (weights[name].kept(weights[name].factors).double() ** 2 * weights[name].kept(each).double())
@@ -120,14 +132,23 @@ class Individual:
         )
         own = len(self._rows)
         price = np.minimum(added[:own].cpu().numpy() * (_UP / clip_norm**2), 1.0)  # type: ignore[index]
-        refused = self._spent[self._rows] + price > self._budget
-        self._price, self._refused = np.where(refused, 0.0, price), refused
-        if refused.any():
-            gone = torch.from_numpy(np.flatnonzero(refused)).to(norms.device)
-            weights = {name: each.besides(gone) for name, each in weights.items()}
+        shortened = affordable(price, self._budget - self._spent[self._rows])
+        self._price, self._short = price * shortened**2, shortened < 1
+        if self._short.any():
+            times = torch.ones(len(norms), dtype=torch.float64)
+            times[:own] = torch.from_numpy(shortened)
+            weights = {name: each.times(times.to(norms.device)) for name, each in weights.items()}
         return weights, norms
 
     @property
     def costs(self) -> PrivateCosts:
         """What each example has spent so far."""
         return PrivateCosts(self._plan, self._spent.copy(), self._left.copy())
+
+
+def _other_examples(how_many: str) -> EngineFailed:
+    return EngineFailed(
+        f"A batch holds {how_many} examples than were drawn, so it is not known which example pays for which "
+        "gradient.",
+        "Let collate_fn keep the examples as given, or plan accounting='worst-case'.",
+    )

@@ -19,6 +19,8 @@ from tacit.training.correlation import MOST_BANDS, Correlation, optimised
 from tacit.training.sampling import Cyclic, Fixed, Ordered, Poisson, Sampler, Shuffle
 
 SAMPLINGS = ("poisson", "shuffle", "fixed", "cyclic", "ordered")
+PARTS = ("shuffle", "cyclic", "ordered")
+"""Where the batches of an epoch are parts of the data."""
 NOISES = ("independent", "correlated")
 ACCOUNTINGS = ("worst-case", "individual")
 CHARGES = ("run", "epoch")
@@ -37,12 +39,15 @@ class Plan:
     model, which is post-processing. The sensitivity is ``clip_norm`` where an example is added or removed
     and twice that where one is replaced. ``event`` says how the steps compose: see
     :mod:`tacit.training.sampling`. Abadi et al. 2016; the total is computed from privacy-loss
-    distributions.
+    distributions. With correlated noise or individual accounting ``noise_multiplier`` is that of the whole
+    run, which is one Gaussian release, and the noise of a step has standard deviation ``step_noise`` ×
+    ``sensitivity``.
 
     Steps. An epoch is population ÷ batch_size steps, and ``epochs`` of them are rounded, once, to the nearest
     whole number of steps. Batches are samples of their own, so there is no rest of the data that would
-    need one more step: rounding up would only add noise and cost. ``steps`` is the number that the trainer
-    takes and the ledger is charged for.
+    need one more step: rounding up would only add noise and cost. With "shuffle", "cyclic" and "ordered" the
+    batches are the parts of an epoch, and each epoch is rounded to whole steps. ``steps`` is the number that
+    the trainer takes and the ledger is charged for.
 
     ==================  ================================================================================
     ``batch_size``      expected examples in a step; the sampling rate is batch_size ÷ population. With
@@ -54,7 +59,7 @@ class Plan:
     ``noise``           "independent" in each step; or "correlated", so that steps take back noise of earlier
                         ones (:mod:`tacit.training.correlation`), which needs cyclic or ordered sampling
     ``bands``           how many steps correlated noise reaches, each of which holds one more copy of the
-                        parameters in memory; at most the steps of an epoch, 32 if not given
+                        parameters in memory; at most the steps of an epoch and of the run, 32 if not given
     ``clipping``        "flat": the whole gradient to clip_norm. "per-layer": the gradient of each of k
                         parameters to clip_norm/√k. "automatic": every gradient normalised to just under
                         clip_norm (Bu et al. 2023, AUTO-S). Or a :class:`Quantile`, which moves clip_norm
@@ -152,10 +157,12 @@ class Plan:
                 "The accounting needs examples that are seen once in each epoch, at the same place.",
             )  # fmt: skip
         self._require_one_release("noise")
-        bands = min(MOST_BANDS, self.steps_per_epoch) if self.bands is None else self.bands
+        most = min(self.steps_per_epoch, self.steps)
+        bands = min(MOST_BANDS, most) if self.bands is None else self.bands
         self._set("bands", _validate.count("bands", bands, 1))
-        if bands > self.steps_per_epoch:
-            raise InvalidValue("bands", bands, f"at most the steps of an epoch, {self.steps_per_epoch}")
+        if bands > most:
+            of = "an epoch" if most == self.steps_per_epoch else "the run"
+            raise InvalidValue("bands", bands, f"at most the steps of {of}, {most}")
 
     def _check_individual(self) -> None:
         if _validate.choice("accounting", self.accounting, ACCOUNTINGS) == "worst-case":
@@ -179,7 +186,7 @@ class Plan:
         """How many epochs so many steps begin, in each of which one step sees an example."""
         return -(-steps // self.steps_per_epoch)
 
-    def _full_gradients(self, steps: int) -> int:
+    def full_gradients(self, steps: int) -> int:
         """How many gradients of norm clip_norm an example can add to so many steps of one release."""
         if self.participations is not None:
             return min(steps, self.participations)
@@ -212,7 +219,7 @@ class Plan:
 
     def _made(self, noise_multiplier: float, steps: int) -> events.Event:
         if self.one_release:
-            seen, all_seen = self._full_gradients(steps), self._full_gradients(self.steps)
+            seen, all_seen = self.full_gradients(steps), self.full_gradients(self.steps)
             if seen == all_seen:
                 return events.Gaussian(noise_multiplier)
             return events.Gaussian(math.nextafter(noise_multiplier * math.sqrt(all_seen / seen), 0.0))
@@ -261,8 +268,15 @@ class Plan:
         return self.batch_size / self.population
 
     def steps_in(self, epochs: float) -> int:
-        """The steps of so many epochs: epochs × population ÷ batch_size, to the nearest, at least 1."""
-        return max(1, round(_validate.positive("epochs", epochs) * self.population / self.batch_size))
+        """The steps of so many epochs, to the nearest, at least 1.
+
+        That is epochs × population ÷ batch_size for batches that are samples of their own. Where an epoch is
+        cut into parts, it is epochs × steps of an epoch: one step more would begin, and pay for, one more.
+        """
+        each = self.population / self.batch_size
+        if self.sampling in PARTS:
+            each = max(1, round(each))
+        return max(1, round(_validate.positive("epochs", epochs) * each))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -299,7 +313,7 @@ class Plan:
         """Standard deviation of the fresh noise of a step, in units of the sensitivity of the step."""
         if not self.one_release:
             return self.noise_multiplier
-        return self.noise_multiplier * self.correlation.sensitivity(self._full_gradients(self.steps))
+        return self.noise_multiplier * self.correlation.sensitivity(self.full_gradients(self.steps))
 
     @property
     def running_noise(self) -> float:
@@ -343,11 +357,18 @@ class Plan:
             relation=Relation.of(self.relation),
             unit=self.unit,
             noise=noise,
-            assumptions=ASSUMPTIONS,
+            assumptions=self.assumptions,
         )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee of a run rests on besides its event."""
+        return ASSUMPTIONS if self.accounting == "worst-case" else (*ASSUMPTIONS, KEPT_IN_ORDER)
 
     def __str__(self) -> str:
         noise = f"noise correlated over {self.bands} steps, " if self.noise == "correlated" else ""
+        if self.accounting == "individual":
+            noise += f"each example pays for at most {self.participations} gradients of full norm, "
         return (
             f"{self.steps} steps on {self.batch_size} of {self.population} examples ({self.sampling}), "
             f"{noise}clip_norm {self.clip_norm:g}, noise_multiplier {self.noise_multiplier:.4g}: "
@@ -361,4 +382,6 @@ ASSUMPTIONS = (
     "which examples a step saw, losses and gradient norms stay with the curator",
     "the weights at the start came from no private run but those counted here",
 )
-"""What the guarantee of a run rests on besides its event."""
+"""What the guarantee of every run rests on besides its event."""
+KEPT_IN_ORDER = "data set, collate function and augment give the examples of a batch in the order of its rows"
+"""What the guarantee rests on, too, where each example pays for its own gradients."""

@@ -95,7 +95,7 @@ class RunState:
         self.taken = start
 
     def _check_like(self, kept: Mapping[str, Any]) -> None:
-        if {**_ADDED_LATER, **kept["plan"]} != self._plan_facts():
+        if _as_written_now(kept["plan"]) != self._plan_facts():
             raise InvalidValue(
                 "plan", str(self.plan), "the plan the run was begun with",
                 "A run goes on as it was planned; start another for another plan.",
@@ -141,3 +141,11 @@ class RunState:
                 for name, each in self.model.named_parameters()
             ],
         }
+
+
+def _as_written_now(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a plan in a checkpoint, with those that did not exist when it was written."""
+    facts = {**_ADDED_LATER, **plan}
+    if "started" in facts:
+        facts["started"] = {"noise": facts["noise"], "bands": facts["bands"], **facts["started"]}
+    return facts

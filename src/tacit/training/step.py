@@ -64,8 +64,9 @@ class PrivateStep:
 
     Guarantee: what :meth:`release` leaves in the parameters' ``.grad`` is (Σ clipped gradients + N(0, (z·Δ)²
     I)) ÷ batch_size, with the plan's z and Δ: a Gaussian of noise multiplier z, of which the plan's event
-    counts the times, rounded so that no last bit tells what it was added to. With correlated noise all
-    releases together are one Gaussian of the plan's noise multiplier. Nothing else about the batch is kept
+    counts the times, rounded so that no last bit tells what it was added to. With correlated noise or
+    individual accounting z is the plan's ``step_noise``, and all releases together are one Gaussian of the
+    plan's noise multiplier. Nothing else about the batch is kept
     but :class:`PrivateDiagnostics`. The divisor is the plan's batch_size, not the number of examples in the
     batch. Of several processes (``group``) each clips its own examples and adds its share of the noise; the
     sum over all is what is released.
@@ -146,6 +147,8 @@ class PrivateStep:
                     total = clipped.total
                 else:
                     torch._foreach_add_(list(total.values()), list(clipped.total.values()))
+        if self.individual is not None:
+            self.individual.end_batch()
         return total, _joined(norms), _joined(losses)
 
     def _first(self, waiting: list[Pair]) -> tuple[Clipped, list[Pair]]:
@@ -260,8 +263,10 @@ class PrivateStep:
         """Fresh noise less its share of the noise of earlier steps (:mod:`tacit.training.correlation`).
 
         The noise of earlier steps, with which the released gradients could be undone, is in this object alone
-        and in no checkpoint.
+        and in no checkpoint. It is dropped, and correlation begins anew, where other parameters are trained.
         """
+        if self._past_noise and self._past_noise[0].shape != fresh.shape:
+            self._past_noise.clear()
         for coefficient, earlier in zip(self._correlation, self._past_noise, strict=False):
             fresh.sub_(earlier, alpha=coefficient)
         self._past_noise.appendleft(fresh)

@@ -118,7 +118,7 @@ class LinearModel(PrivateEstimator):
 
     def _fits_tables(self) -> bool:
         """Not with individual accounting, which has to know the rows again in every pass."""
-        return getattr(self._noise(), "participations", None) is None
+        return super()._fits_tables() and getattr(self._noise(), "participations", None) is None
 
     def _residuals(self) -> bool:
         """Whether standard errors come with the statistics."""

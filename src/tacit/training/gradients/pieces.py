@@ -46,6 +46,10 @@ class Weights:
         dropped = torch.zeros_like(self.factors, dtype=torch.bool) if self.dropped is None else self.dropped
         return Weights(self.factors.index_fill(0, rows, 0), dropped.index_fill(0, rows, True))
 
+    def times(self, shares: Tensor) -> Weights:
+        """The weights with each example's factor multiplied by its share."""
+        return Weights(self.factors * shares.to(self.factors.dtype), self.dropped)
+
     def kept(self, values: Tensor) -> Tensor:
         """The values with dropped examples set to 0, so that 0 × NaN does not arise."""
         if self.dropped is None:

@@ -26,7 +26,7 @@ ledger               process 0 charges; if it is refused, all raise before any e
 stop, Ctrl-C         in any of them ends the run of all after the same step
 checkpoint, file     written and read by process 0
 a loop of your own   must take the same steps everywhere: leave it by ``trainer.stop()``
-private diagnostics  are of the examples of this process alone
+private diagnostics  and private costs are of the examples of this process alone
 ===================  =================================================================================
 """
 
@@ -157,7 +157,7 @@ class TorchProcesses(ProcessGroup):
     def share(self, examples: Examples, sampler: Sampler) -> Examples:
         if isinstance(sampler, Fixed):
             raise InvalidValue(
-                "sampling", "fixed", "'poisson' or 'shuffle' in several processes",
+                "sampling", "fixed", "'poisson', 'shuffle', 'cyclic' or 'ordered' in several processes",
                 "Which rows make up a batch of a fixed size cannot be drawn by each process alone.",
             )  # fmt: skip
         return _Part(examples, self.rank, self.size)

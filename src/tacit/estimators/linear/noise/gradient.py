@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit import _gaussian, _validate, events
 from tacit.accounting import calibrate
+from tacit.accounting.individual import affordable
 from tacit.errors import InvalidValue
 from tacit.estimators.linear.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from tacit.estimators.linear.noise.place import Array, Noise, Place, Problem
@@ -106,13 +107,13 @@ class NoisyGradients(Place):
       ``Repeat(Gaussian)``, or with a ``sampling_rate`` q < 1 ``Repeat(PoissonSampled(q, Gaussian))``: every
       row enters the sum of a step by an exact coin of its own (Abadi et al. 2016). A unit with several
       rows would have to be sampled as one, so for those there is no sampling.
-    * δ > 0 with ``participations`` k: every row pays for the squared norms of the gradients it adds, and
-      leaves before they exceed k·``clip_norm``² in all. Given the weights so far, whether it stays depends on
-      the row alone, so on every path the sums with and without it differ, over all steps together, by at most
-      √k·``clip_norm`` in ℓ2, and the steps are one Gaussian release of noise multiplier z, where the noise of
-      a step has standard deviation z·√k × sensitivity (Feldman and Zrnic 2021; Smith and Thakurta 2022). Rows
-      with large gradients, which are those that the model gets wrong, leave first: on Adult that costs more
-      accuracy than the smaller noise gains.
+    * δ > 0 with ``participations`` k: every row pays for the squared norms of the gradients it adds, and a
+      gradient is shortened before they exceed k·``clip_norm``² in all. Given the weights so far, how far it
+      is shortened depends on the row alone, so on every path the sums with and without it differ, over all
+      steps together, by at most √k·``clip_norm`` in ℓ2, and the steps are one Gaussian release of noise
+      multiplier z, where the noise of a step has standard deviation z·√k × sensitivity (Feldman and Zrnic
+      2021; Smith and Thakurta 2022). Rows with large gradients, which are those that the model gets wrong,
+      leave first: on Adult that costs more accuracy than the smaller noise gains.
     * δ = 0: noise of density ∝ exp(−ε′‖v‖₂/sensitivity), ε′ = ε/steps, composed by adding up. The event is
       ``Repeat(Pure)``; nothing is gained there from sampling, and it is refused.
 
@@ -120,7 +121,8 @@ class NoisyGradients(Place):
     float64, whose rounding is not in the sensitivity, so ``kind`` is "float64". Rounding is small there: how
     a product of matrices rounds a row's score may depend on the other rows, but slope and clipping are
     continuous, so a row more moves another row's gradient by at most 2⁻⁵³ × curvature × ‖Θ‖ × √width, which
-    for a million rows, 100 features and weights of length 100 is 10⁻⁷ of a row in all.
+    for a million rows, 100 features and weights of length 100 is 10⁻⁷ of a row in all. Shortening a gradient
+    to what its row has left is continuous, too (:mod:`tacit.accounting.individual`).
 
     The settings are those of :class:`Gradient`. By default the clip norm is the bound of the loss's own
     gradient, so that nothing is clipped. Sums become means by the public number of rows.
@@ -279,7 +281,7 @@ class NoisyGradients(Place):
         total = np.zeros_like(weights)
         for number, (x, y, w) in enumerate(rows.weighted()):
             if self.participations is not None:
-                w = w * spent.paid(number, weights, x, y, w)
+                w = w * spent.pay(number, weights, x, y, w)
             if self.rate < 1:
                 taken = bernoulli(source, Fraction(self.rate), len(x))
                 x, y, w = x[taken], y[taken], w if isinstance(w, float) else w[taken]
@@ -291,7 +293,8 @@ class Spent:
     """What every row has paid for its own gradients, in units of ``clip_norm``², and who can go on.
 
     A row's gradient of norm n, times how much the row counts, costs it the square of that; one that it cannot
-    pay for adds nothing. Given the weights so far, this depends on the row alone. Blocks are known by their
+    pay for is shortened to what is left (:mod:`tacit.accounting.individual`). Given the weights so far, this
+    depends on the row alone. Blocks are known by their
     number: they are the same in every pass over rows in memory.
     """
 
@@ -299,14 +302,18 @@ class Spent:
         self._loss, self._clip_norm, self._budget = loss, clip_norm, participations or 0
         self._spent: dict[int, Array] = {}
 
-    def paid(self, number: int, weights: Array, x: Array, y: Array, counted: Array | float) -> Array:
-        """1 for each row of the block that has paid for its next gradient, 0 for one that cannot."""
-        norms = _norms(x, self._loss.slope(x @ weights, y)) * np.reshape(counted, -1)
-        price = np.minimum(np.square(norms / self._clip_norm) * (1 + 1e-9), 1.0)
+    def pay(self, number: int, weights: Array, x: Array, y: Array, counted: Array | float) -> Array:
+        """Let each row of the block pay for its next gradient; the factors that the gradients are paid with.
+
+        The factor is 1 for a row that can pay for all of its gradient, and 0 for one that has nothing left.
+        """
+        norms = np.minimum(_norms(x, self._loss.slope(x @ weights, y)), self._clip_norm)
+        price = np.square(norms * np.reshape(counted, -1) / self._clip_norm)
+        price = np.minimum(price * (1 + 1e-9), 1.0)
         spent = self._spent.setdefault(number, np.zeros(len(x)))
-        able = spent + price <= self._budget
-        spent += np.where(able, price, 0.0)
-        return np.where(able, 1.0, 0.0)[:, None]
+        factors = affordable(price, self._budget - spent)
+        spent += price * factors**2
+        return factors[:, None]
 
 
 def natural_clip(loss: Loss) -> float:
