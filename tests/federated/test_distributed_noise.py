@@ -9,7 +9,7 @@ import pytest
 from tacit import accounting, events
 from tacit.errors import InvalidValue
 from tacit.federated.distributed import DistributedNoise, Encoder, _rotated
-from tacit.federated.skellam import needed_variance
+from tacit.federated.skellam import LARGEST_VARIANCE, needed_variance
 from tacit.randomness import Source
 
 
@@ -22,6 +22,9 @@ def noise_of(**changes) -> DistributedNoise:
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return noise_of().encoder(3000, seed=5)
+
+
+COUNTED = ("1e300", "1e-320", "largest float", "spike", "long spike", "gaussian", "float32")
 
 
 def hard_vectors(dimension: int) -> dict[str, np.ndarray]:
@@ -46,6 +49,8 @@ def hard_vectors(dimension: int) -> dict[str, np.ndarray]:
         "a matrix": np.ones((dimension, 1)),
         "text": np.array(["1.0"] * (dimension - 1) + ["x"]),
         "objects": np.array([object()] * dimension),
+        "complex": np.full(dimension, 1 + 1j),
+        "beyond float64": np.full(dimension, np.longdouble(np.finfo(float).max) * 2),
     }
 
 
@@ -55,7 +60,7 @@ def test_no_update_exceeds_the_bound(encoder: Encoder, name: str) -> None:
     for _ in range(8):
         whole = encoder.rounded(hard_vectors(3000)[name], source)
         assert sum(int(k) ** 2 for k in whole) <= encoder.largest_square
-        if name in ("nan", "infinite", "too short", "a matrix", "text", "objects", "zero"):
+        if name not in COUNTED:
             assert not whole.any(), "counts as a zero update"
     bound = (1 + Fraction(encoder.noise.slack)) * encoder.steps
     assert encoder.largest_square <= bound**2 < encoder.largest_square + 1
@@ -190,3 +195,18 @@ def test_cohorts_and_totals_of_the_wrong_size_are_refused(encoder: Encoder) -> N
     for total in (np.zeros(3000, dtype=np.int64), np.zeros(encoder.width)):
         with pytest.raises(InvalidValue):
             encoder.decode(total)
+
+
+def test_a_small_cohort_whose_shares_no_table_holds_can_still_take_part() -> None:
+    """Shares grow as the cohort shrinks, which is known only when the round has been paid for."""
+    noise = noise_of(bits=30, noise_multiplier=40.0, summands=1000, honest=900)
+    assert noise.share(10) < LARGEST_VARIANCE < noise.share(10, 3)
+    sent = noise.encoder(10, seed=1).encode(np.zeros(10), Source(random_state=1), cohort=3).astype(np.int64)
+    drawn = np.where(sent >= 2**29, sent - 2**30, sent)
+    assert abs(drawn.var() / float(noise.share(10, 3)) - 1) < 6 * math.sqrt(2 / len(drawn))
+
+
+def test_noise_beyond_all_bounds_is_refused_in_terms_of_the_parameters() -> None:
+    for multiplier in (1e10, 1e200):
+        with pytest.raises(InvalidValue, match="noise_multiplier"):
+            noise_of(noise_multiplier=multiplier).encoder(10, seed=1)

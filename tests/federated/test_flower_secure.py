@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp.strategy import FedAvg
 
 import flower_apps as apps
-from tacit.errors import MessageRefused
+from tacit.errors import InvalidValue, MessageRefused
 from tacit.federated import FederatedPlan, Metric
 from tacit.federated.flower import ProcessGrid, clipped, private
 from tacit.federated.flower.messages import RECORD, Instruction
@@ -266,3 +266,11 @@ def test_without_a_pinned_plan_a_client_refuses() -> None:
     plan = secret()
     grid = ProcessGrid(apps.app(unpinned), 6)
     assert not learned(plan, grid).any()
+
+
+def test_a_plan_whose_cohorts_no_sparse_graph_bears_is_refused_before_anything_is_paid() -> None:
+    plan = secret(clients=6000, cohort=600, dropouts=290, noise_multiplier=4.0)
+    with pytest.raises(InvalidValue, match="dropouts"):
+        private(FedAvg(), plan, ledger=None)
+    with pytest.raises(InvalidValue, match="dropouts"):
+        clipped(plan)

@@ -151,9 +151,39 @@ def test_hockey_stick_divergences_stay_below_the_gaussian_in_two_dimensions() ->
         assert 0.9 * gaussian < delta <= gaussian
 
 
-@pytest.mark.parametrize("variance", [Fraction(0), Fraction(-1), Fraction(2**24 + 1)])
+@pytest.mark.parametrize("variance", [Fraction(0), Fraction(-1), Fraction(2**44 + 1)])
 def test_impossible_variances_are_refused(variance: Fraction) -> None:
     with pytest.raises(InvalidValue):
         skellam(Source(1), variance, 1)
     with pytest.raises(InvalidValue):
         needed_variance(Fraction(1, 2))
+    with pytest.raises(InvalidValue):
+        needed_variance(Fraction(1e308) ** 2)
+
+
+def test_noise_that_no_table_holds_is_the_sum_of_several_draws(monkeypatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_VARIANCE", 20)
+    draws = skellam(Source(random_state=4), Fraction(50), 50_000)
+    k = np.arange(-80, 81)
+    upto = np.cumsum(pmf(k, 50.0))
+    empirical = np.searchsorted(np.sort(draws), k, side="right") / draws.size
+    allowed = math.sqrt(math.log(2 / ALARM) / (2 * draws.size))
+    assert np.abs(empirical - upto).max() < allowed
+    assert np.abs(empirical - np.cumsum(pmf(k, 100 / 3))).max() > allowed, "two parts of three are noticed"
+
+
+@pytest.mark.parametrize("effective", [1.0, 2.5, 9.7])
+@pytest.mark.parametrize("shift", [(1, 0, 0), (1, 1, 1), (2, -1, 1), (3, 2, 1)])
+def test_hockey_stick_divergences_in_three_dimensions_and_both_directions(effective: float, shift) -> None:
+    reach = 44
+    p = pmf(np.arange(-reach, reach + 1), float(needed_variance(Fraction(effective))))
+    moved = [np.roll(p, by) for by in shift]
+    first = np.einsum("i,j,k", p, p, p)
+    second = np.einsum("i,j,k", *moved)
+    mean = math.sqrt(sum(by * by for by in shift) / effective)
+    for epsilon in (0.1, 1.0, 3.0):
+        gaussian = stats.norm.cdf(mean / 2 - epsilon / mean) - math.exp(epsilon) * stats.norm.cdf(
+            -mean / 2 - epsilon / mean
+        )
+        for one, other in ((first, second), (second, first)):
+            assert np.maximum(one - math.exp(epsilon) * other, 0).sum() <= gaussian

@@ -233,6 +233,11 @@ class Encoder:
         self.block, self.width = _block(self.dimension), _width(self.dimension)
         self.steps = noise.steps(self.dimension)
         self.largest_square = noise._largest_square(self.dimension)
+        if noise._effective(self.dimension) > LARGEST_VARIANCE * noise.honest:
+            raise InvalidValue(
+                "noise_multiplier", noise.noise_multiplier, f"smaller with slack = {noise.slack!r}",
+                "The noise spans too many steps of the grid; a larger slack makes the grid coarser.",
+            )  # fmt: skip
         if noise.wrap_probability(self.dimension, aligned=False) > 1e-3:
             raise InvalidValue(
                 "bits",
@@ -240,8 +245,6 @@ class Encoder:
                 f"{noise.bits_needed(self.dimension)} or more for {self.dimension} numbers",
                 "With fewer the noise alone wraps around; a larger slack makes the grid coarser.",
             )
-        if noise.share(self.dimension) > LARGEST_VARIANCE:
-            raise InvalidValue("slack", noise.slack, "larger", "The noise spans too many steps of the grid.")
         words = Source(_validate.count("seed", seed)).words(self.width, np.uint8)
         self._signs = np.where(words & 1, 1.0, -1.0)
         self._variances: dict[int | None, Fraction] = {}
@@ -251,8 +254,8 @@ class Encoder:
         """The update, rounded, with this client's share of noise, modulo 2^bits.
 
         ``cohort`` is how many clients take part in the round; without it, all ``summands``. An update of
-        the wrong shape, or with a number that is not finite, counts as zero, and a longer one than
-        clip_norm is scaled down.
+        the wrong shape, with complex numbers, or with a number that is not finite in float64, counts as
+        zero, and a longer one than clip_norm is scaled down.
         """
         noisy = self.rounded(vector, source) + self._share(source, cohort)
         return noisy.view(np.uint64) & self._mask
@@ -306,7 +309,9 @@ class Encoder:
     def _turned(self, vector: Any) -> Float64:
         """The clipped update, rotated, in steps of the grid."""
         try:
-            given = np.asarray(vector, dtype=np.float64)
+            raw = np.asarray(vector)
+            with np.errstate(all="ignore"):
+                given = np.zeros(0) if raw.dtype.kind == "c" else raw.astype(np.float64, copy=False)
         except (TypeError, ValueError, OverflowError):
             given = np.zeros(0)
         padded = np.zeros(self.width)

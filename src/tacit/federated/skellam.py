@@ -26,8 +26,11 @@ because the differences tend to 0 far out, the neighbouring differences are at m
 
     ∂[w(x+1) − w(x)]/∂v ≤ −∫₀ᶜ [sinh((w+c)s) − sinh(ws)]·e^(−s²/2) ds ≤ −2∫₀ᶜ sinh(cs/2)·e^(−s²/2) ds,
 
-because sinh(A + h) − sinh(A) = 2·cosh(A + h/2)·sinh(h/2). So c falls at least as fast as the solution y of
-y′ = −2∫₀ʸ sinh(ys/2)·e^(−s²/2) ds that comes down from infinity at v = 0, and u = 1/y² satisfies u′ = ρ(u). ∎
+because sinh(A + h) − sinh(A) = 2·cosh(A + h/2)·sinh(h/2). The differences tend to 0 uniformly for v in a
+compact interval, so that near any v > 0 the supremum is one over finitely many x: c is continuous, and its
+upper right derivative is the largest of those at the x that attain it. So c falls at least as fast as the
+solution y of y′ = −2∫₀ʸ sinh(ys/2)·e^(−s²/2) ds that comes down from infinity at v = 0, which bounds c from
+above because c is finite at every v > 0, and u = 1/y² satisfies u′ = ρ(u). ∎
 
 By sinh x ≥ x and e^(−x) ≥ 1 − x, ρ(u) ≥ 1 − 1/(4u), so τ(u) ≤ u + 0.51 + ¼·ln((4u−1)/3) for u ≥ 1: at any
 variance of use, Skellam noise is worth Gaussian noise whose variance is smaller by a few units of the grid,
@@ -59,7 +62,12 @@ __all__ = ["LARGEST_VARIANCE", "needed_variance", "skellam"]
 Int64 = NDArray[np.int64]
 
 LARGEST_VARIANCE = 2**24
-"""The largest variance of one share: its table has some thirty entries for each standard deviation."""
+"""The largest variance that is drawn from one table, which has some thirty entries for each standard
+deviation. Noise of a larger variance is the sum of several draws."""
+LARGEST_EFFECTIVE = 2**512
+"""The largest variance of Gaussian noise that is matched: float64 takes its logarithm."""
+MOST_PARTS = 2**20
+"""The most draws that are added up for one draw of a larger variance."""
 
 _AT_ONE = Fraction(51, 100)  # an upper bound of τ(1) − 1
 _PRECISION = 160
@@ -68,9 +76,13 @@ _WORD = 64
 
 
 def needed_variance(effective: Fraction) -> Fraction:
-    """A variance of Skellam noise that protects as Gaussian noise of variance ``effective`` ≥ 1 does."""
-    if effective < 1:
-        raise InvalidValue("effective", float(effective), "1 or more, in squared steps of the grid")
+    """A variance of Skellam noise that protects as Gaussian noise of variance ``effective`` ≥ 1 does.
+
+    The float64 arithmetic of the logarithm errs by less than 10^−12 of it, which is added, and by less than
+    10^−15 besides; :data:`_AT_ONE` exceeds τ(1) − 1 = 0.50630… by more than that.
+    """
+    if not 1 <= effective <= LARGEST_EFFECTIVE:
+        raise InvalidValue("effective", _magnitude(effective), "1 to 2^512 squared steps of the grid")
     excess = math.log((4 * float(effective) - 1) / 3) / 4
     return effective + _AT_ONE + Fraction(math.nextafter(excess * (1 + 1e-12), math.inf))
 
@@ -80,9 +92,25 @@ def skellam(source: Source, variance: Fraction, size: int) -> Int64:
 
     A draw is the least k with U < F(k), where U is uniform. Sixteen digits of U settle most draws by a table;
     48 more settle all but one in 10^15, and for those both U and F are continued for as long as it takes.
-    F comes from bounds in integer arithmetic, see :class:`_Bounds`.
+    F comes from bounds in integer arithmetic, see :class:`_Bounds`. A variance above
+    :data:`LARGEST_VARIANCE` is divided into equal parts, whose draws are added.
     """
-    return _sampler(variance).draw(source, _validate.count("size", size))
+    count = _validate.count("size", size)
+    parts = max(1, math.ceil(variance / LARGEST_VARIANCE))
+    if parts > MOST_PARTS:
+        raise InvalidValue("variance", _magnitude(variance), f"at most {MOST_PARTS} times 2^24")
+    sampler = _sampler(variance / parts)
+    draws = sampler.draw(source, count)
+    for _ in range(parts - 1):
+        draws += sampler.draw(source, count)
+    return draws
+
+
+def _magnitude(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 class _Bounds:

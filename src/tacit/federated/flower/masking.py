@@ -20,12 +20,12 @@ from typing import Any
 
 from flwr.app import ConfigRecord, Context
 
-from tacit.errors import MessageRefused
+from tacit.errors import InvalidValue, MessageRefused
 from tacit.federated.distributed import Encoder
 from tacit.federated.plan import FederatedPlan
 from tacit.federated.secure import Occasion, SecureClient, SecureServer, degree_for
 
-__all__ = ["STAGES", "Masking", "Occurrence"]
+__all__ = ["STAGES", "Masking", "Occurrence", "check_graph"]
 
 STAGES = ("keys", "shares", "masked", "unmask")
 _KEPT = "tacit.masking"
@@ -71,17 +71,14 @@ class Occurrence:
 
     def threshold(self, plan: FederatedPlan) -> int:
         """How many clients an opened sum has, at the fewest: as many as its noise needs, and a majority."""
-        return max(plan.needed(self.asked), self.asked // 2 + 1)
+        return _threshold(plan, self.asked)
 
     def degree(self, plan: FederatedPlan) -> int | None:
         """With how many others a client masks: with all of up to 100 clients, then on a sparse graph.
 
         The graph is made for as many colluding clients as the plan allows, and for a tenth at least.
         """
-        if self.asked <= _ALL_WITH_ALL:
-            return None
-        colluding = max(plan.quorum - plan.honest, self.asked // 10)
-        return degree_for(self.asked, colluding=colluding, dropouts=self.asked - self.threshold(plan))
+        return _degree(plan, self.asked)
 
     def encoder(self, plan: FederatedPlan) -> Encoder:
         """What all clients of the round encode their reports with."""
@@ -105,6 +102,30 @@ class Occurrence:
             bits=plan.bits,
             degree=self.degree(plan),
         )
+
+
+def _threshold(plan: FederatedPlan, asked: int) -> int:
+    return max(plan.needed(asked), asked // 2 + 1)
+
+
+def _degree(plan: FederatedPlan, asked: int) -> int | None:
+    if asked <= _ALL_WITH_ALL:
+        return None
+    colluding = max(plan.quorum - plan.honest, asked // 10)
+    return degree_for(asked, colluding=colluding, dropouts=asked - _threshold(plan, asked))
+
+
+def check_graph(plan: FederatedPlan) -> None:
+    """Refuse, before a round is paid for, a plan for whose cohorts no sparse graph is safe enough."""
+    for asked in {plan.cohort, plan.largest_cohort}:
+        try:
+            _degree(plan, asked)
+        except InvalidValue:
+            raise InvalidValue(
+                "dropouts", plan.dropouts, f"fewer, with cohorts of up to {plan.largest_cohort} clients",
+                "No sparse graph of secure aggregation bears so many that leave or collude; plan for fewer "
+                "dropouts, for more honest clients, or for a cohort of at most 255.",
+            ) from None  # fmt: skip
 
 
 class Masking:

@@ -91,6 +91,10 @@ def check_carried(plan: Any) -> None:
             "shuffler", plan.shuffler, "False over Flower, whose server sees which node sent a report",
             "Plan without a shuffler, or mix the reports elsewhere and give them to tacit.federated.Rounds.",
         )  # fmt: skip
+    if plan.trust == "aggregator":
+        from tacit.federated.flower.masking import check_graph
+
+        check_graph(plan)
 
 
 def with_content(message: Message, content: RecordDict) -> Message:

@@ -9,15 +9,19 @@ of those that did not, and never both of one client: either alone leaves the oth
 **Guarantee.** Computational secrecy at 128 bits: keys, seeds and shares have 256 bits, X25519 has a
 security of 128. A server that follows the protocol and reads everything, together with fewer than
 ``threshold`` clients, learns of the others the sum of their vectors, who took part and nothing else (on a
-sparse graph, but for a stated probability). Each client enforces by itself that a sum that is opened has at
-least ``threshold`` clients, and that the threshold is more than half of those that take part, so that the
-server cannot ask one half for the self-mask of a client and the other half for its mask key.
+sparse graph, but for a stated probability). Each client gives its shares only for a list of at least
+``threshold`` survivors, and only if the threshold is more than half of the clients that it was told of. A
+server that follows the protocol therefore opens no sum of fewer clients, whatever else goes wrong.
 
-**What is not covered.** The server relays all public keys. One that lies about them, or invents clients
-(Sybils) to make up the threshold, can surround a client and learn its vector; keys that are certified by
-somebody else would prevent the first. Clients that lie can make the sum anything: nothing here bounds a
-vector. Timing and traffic are visible. The sum itself is protected only by the noise in it
-(:mod:`tacit.federated.distributed`).
+**What is not covered** is a server that departs from the protocol. It relays all public keys; one that lies
+about them, or invents clients (Sybils) to make up the threshold, can surround a client and learn its
+vector. So can one that tells clients different things: with five clients and a threshold of three it needs
+no accomplice to withhold the shares of two clients from a third and to name other survivors to each
+(tests/federated/test_secure_lies.py does it). That each client checks its own list and answers once makes
+such an attack harder, and does not prevent it; Bonawitz et al. 2017 prevent it by keys that somebody else
+certifies and one more step in which clients sign the list. Clients that lie can make the sum anything:
+nothing here bounds a vector. Timing and traffic are visible. The sum itself is protected only by the noise
+in it (:mod:`tacit.federated.distributed`).
 
 ====================  ======================================  ============================
 step                  client                                  server

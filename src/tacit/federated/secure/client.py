@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from tacit import _validate
 from tacit.errors import InvalidValue, MessageRefused
 from tacit.federated.secure.graph import majority, neighbours
-from tacit.federated.secure.keys import KEY, KeyPair, Occasion, Stream, derived, opened, sealed
+from tacit.federated.secure.keys import KEY, KeyPair, Occasion, Stream, check_number, derived, opened, sealed
 from tacit.federated.secure.messages import (
     InboxMessage,
     KeysMessage,
@@ -63,7 +63,7 @@ class SecureClient:
         degree: int | None = None,
         random_state: int | Source | None = None,
     ) -> None:
-        self.number = _validate.count("number", number)
+        self.number = check_number(number)
         self.threshold = _validate.count("threshold", threshold, 2)
         self.on, self.degree = on, check_degree(degree)
         self.dimension, self.bits = (
@@ -167,7 +167,7 @@ class SecureClient:
             raise MessageRefused("A client is said to survive that sent no shares.", ANOTHER)
         of_seed = {owner: both[KEY:] for owner, both in self._held.items() if owner in alive}
         of_key = {owner: both[:KEY] for owner, both in self._held.items() if owner not in alive}
-        self._held = {}
+        self._forget()
         self._done = 4
         self._opened = given.clients, UnmaskMessage(self.on, self.number, of_seed, of_key)
         return self._opened[1]
@@ -191,7 +191,13 @@ class SecureClient:
     @classmethod
     def from_bytes(cls, kept: bytes) -> SecureClient:
         """The client that :meth:`to_bytes` wrote down, before its next step."""
-        facts = json.loads(kept)
+        try:
+            return cls._restored(json.loads(kept))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise MessageRefused("These bytes are not a client that to_bytes() wrote.", ANOTHER) from None
+
+    @classmethod
+    def _restored(cls, facts: dict[str, Any]) -> SecureClient:
         client = cls(
             facts["number"], facts["threshold"], on=Occasion(bytes.fromhex(facts["session"]), facts["round"]),
             dimension=facts["dimension"], bits=facts["bits"], degree=facts["degree"],
@@ -208,6 +214,12 @@ class SecureClient:
         client._held = {int(owner): bytes.fromhex(both) for owner, both in facts["held"].items()}
         client._done = facts["done"]
         return client
+
+    def _forget(self) -> None:
+        """Replace the secrets of a round that is over by fresh ones, so that no later theft opens it."""
+        self._held, self._exchanged = {}, {}
+        self._cipher, self._mask = KeyPair.drawn(self._source), KeyPair.drawn(self._source)
+        self._seed = self._source.words(KEY, np.uint8).tobytes()
 
     def _check(self, roster: RosterMessage) -> None:
         """Refuse a list of clients and keys on which the client's secrets would not be safe."""

@@ -69,7 +69,10 @@ def risks(clients: int, degree: int, *, colluding: int, dropouts: int) -> Risks:
     >>> found.privacy < 1e-12, found.success < 1e-12
     (True, True)
     """
-    size, threshold = clients - 1, majority(degree + 1)
+    size, threshold = _validate.count("clients", clients, 2) - 1, majority(degree + 1)
+    if not 2 <= _validate.count("degree", degree) <= size or degree % 2:
+        raise InvalidValue("degree", degree, f"even, between 2 and {size} other clients")
+    _validate.count("colluding", colluding), _validate.count("dropouts", dropouts)
     recovered = clients * float(hypergeom.sf(threshold - 1, size, min(colluding, size), degree))
     gone = min(colluding + dropouts, clients)
     half = degree // 2

@@ -18,10 +18,13 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from tacit import _validate
 from tacit.errors import InvalidValue, MessageRefused
 from tacit.randomness import Source
 
-__all__ = ["KEY", "TAG", "KeyPair", "Occasion", "Stream", "derived", "opened", "sealed", "word_of"]
+__all__ = [
+    "KEY", "TAG", "KeyPair", "Occasion", "Stream", "check_number", "derived", "opened", "sealed", "word_of",
+]  # fmt: skip
 
 KEY = 32
 TAG = 16
@@ -92,6 +95,13 @@ class KeyPair:
         """The key of the mask between client ``number``, whose pair this is, and client ``other``."""
         ends = sorted([(number, self.public), (other, public)])
         return derived(self.exchanged(public), b"mask", on, *ends)
+
+
+def check_number(number: int) -> int:
+    """A client's number, which messages and keys hold in 32 bits."""
+    if _validate.count("number", number) >= 2**32:
+        raise InvalidValue("number", number, "a whole number below 2^32")
+    return int(number)
 
 
 def derived(exchanged: bytes, purpose: bytes, on: Occasion, *ends: tuple[int, bytes]) -> bytes:

@@ -14,7 +14,7 @@ from tacit import _validate
 from tacit.errors import InvalidValue, MessageRefused, RoundAborted
 from tacit.federated.secure.client import SecureClient, check_degree
 from tacit.federated.secure.graph import majority, neighbours
-from tacit.federated.secure.keys import KeyPair, Occasion, Stream
+from tacit.federated.secure.keys import KeyPair, Occasion, Stream, check_number
 from tacit.federated.secure.messages import (
     InboxMessage,
     KeysMessage,
@@ -57,7 +57,7 @@ class SecureServer:
         on: Occasion,
         degree: int | None = None,
     ) -> None:
-        self.clients = tuple(sorted(set(clients)))
+        self.clients = tuple(sorted({check_number(number) for number in clients}))
         self.threshold = _validate.count("threshold", threshold, 2)
         self.on, self.degree = on, check_degree(degree)
         self.dimension, self.bits = (
@@ -235,9 +235,16 @@ def aggregate(
     }
     source = random_state if isinstance(random_state, Source) else Source(random_state)
     size = len(given)
+    if size < 2:
+        raise InvalidValue("vectors", size, "those of two clients or more")
+    if not leaves.keys() <= given.keys():
+        raise InvalidValue("drop", sorted(set(leaves) - set(given)), "clients that have a vector")
+    shape = np.shape(next(iter(given.values())))
+    if len(shape) != 1:
+        raise InvalidValue("vectors", f"of shape {shape}", "one-dimensional")
     needed = -(-2 * size // 3) if threshold is None else threshold
     at = on or Occasion(source.words(16, np.uint8).tobytes(), 0)
-    dimension = np.shape(next(iter(given.values()), ()))[0] if given else 1
+    dimension = shape[0]
     server = SecureServer(given, needed, dimension, bits, on=at, degree=degree)
     clients = {
         number: SecureClient(
