@@ -3,9 +3,11 @@
 One NumPy app with 10⁵ parameters runs in Flower's own simulation (``run_simulation``, Ray). In one and the
 same run the server takes plain rounds of FedAvg with all clients, and rounds under
 ``tacit.federated.private`` with a trusted server and with secure aggregation. All clients answer a small
-plain round first, which starts the actors. Wall-clock time is what a user waits; Flower asks for replies
-every three seconds, which rounds it, and each of the four stages of secure aggregation by itself. CPU
-seconds are those of this process and all of its children, Ray's included.
+plain round first, which starts the actors. Wall-clock time is what a user waits. CPU seconds are those of
+this process and all of its children, Ray's included. A private round under secure aggregation sends four
+messages to each client, and Flower and Ray take their time for each. So the privacy work itself (clip,
+encode, mask, sum, unmask, and writing down a client between its stages) is measured too: the CPU seconds of
+the same apps in one process (``tacit.federated.flower.ProcessGrid``), less those of the plain round there.
 
     python benchmarks/federated_speed.py [--clients 1000] [--repetitions 2] [--out benchmarks/results]
 """
@@ -32,16 +34,16 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from tacit.federated import FederatedPlan
-from tacit.federated.flower import clipped, private
+from tacit.federated.flower import ProcessGrid, clipped, private
 
 PARAMETERS = 100_000
 
 
 def plan_for(trust: str, clients: int) -> FederatedPlan:
-    """One round with all clients; under secure aggregation a tenth of them may leave."""
+    """Rounds with all clients, of which one is taken; under secure aggregation a tenth of them may leave."""
     facts: dict[str, Any] = {
-        "clients": clients, "cohort": clients, "rounds": 1, "noise_multiplier": 1.0, "delta": 1e-5,
-        "trust": trust,
+        "clients": clients, "cohort": clients, "rounds": 50, "participations": 50, "noise_multiplier": 1.0,
+        "delta": 1e-5, "trust": trust, "sampling": "rotation",
     }  # fmt: skip
     return FederatedPlan(**facts, **({"dropouts": clients // 10} if trust == "aggregator" else {}))
 
@@ -81,47 +83,47 @@ def cpu_seconds() -> float:
     return total
 
 
-def measured(grid: Grid, clients: int, repetitions: int, kinds: list[str]) -> dict[str, list[Any]]:
-    """Wall-clock and CPU seconds of rounds of each kind, in turn."""
+def one_round(grid: Grid, kind: str, clients: int, size: int = PARAMETERS) -> None:
+    """One round of FedAvg with all clients, plain or under a plan."""
+    start = ArrayRecord([np.zeros(size, np.float32)])
+    plain = FedAvg(fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients)
+    if kind == "plain":
+        plain.start(grid, start, num_rounds=1)
+        return
+    result = private(plain, plan_for(kind, clients), None).start(grid, start, num_rounds=1)
+    if not result.arrays.to_numpy_ndarrays()[0].any():
+        raise RuntimeError(f"The round of {kind} was given up.")
 
-    def rounds(kind: str, size: int = PARAMETERS) -> None:
-        start = ArrayRecord([np.zeros(size, np.float32)])
-        plain = FedAvg(fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients)
-        if kind == "plain":
-            plain.start(grid, start, num_rounds=1)
-            return
-        result = private(plain, plan_for(kind, clients), None).start(grid, start)
-        if not result.arrays.to_numpy_ndarrays()[0].any():
-            raise SystemExit(f"The round of {kind} was given up.")
 
-    rounds("plain", 10)
-    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
-    for _ in range(repetitions):
-        for kind in kinds:
-            wall, cpu = time.perf_counter(), cpu_seconds()
-            rounds(kind)
-            found[kind].append((time.perf_counter() - wall, cpu_seconds() - cpu))
-            print(kind, found[kind][-1], flush=True)
-    return found
+def in_one_process(app: ClientApp, kind: str, clients: int) -> float:
+    """The CPU seconds of a round without Ray and without messages between processes."""
+    grid, start = ProcessGrid(app, clients), time.process_time()
+    one_round(grid, kind, clients)
+    return time.process_time() - start
 
 
 def table(found: dict[str, list[Any]], clients: int, cores: int) -> str:
     """The best of each kind, and the ratios to the plain round."""
-    best = {kind: np.min(np.array(times), axis=0) for kind, times in found.items()}
+    best = {kind: np.min(np.array(times), axis=0) for kind, times in found.items() if times}
     lines = [
         f"# A round of {clients} simulated clients × {PARAMETERS} parameters",
         "",
         f"Flower {flwr.__version__} with Ray on {cores} cores of {platform.machine()}, Python "
-        f"{platform.python_version()}; best of {len(found['plain'])} rounds of each kind in one run, written "
-        f"by `python benchmarks/federated_speed.py --clients {clients}`.",
+        f"{platform.python_version()}; best of {len(found['plain'])} round(s) of each kind in one run, "
+        f"written by `python benchmarks/federated_speed.py --clients {clients}`. Privacy work: the CPU seconds that "
+        "the round takes in one process beyond those of the plain round in one process.",
         "",
-        "| round | wall-clock s | CPU s | wall-clock ÷ plain | CPU ÷ plain |",
-        "|---|---|---|---|---|",
+        "| round | wall-clock s | CPU s | wall-clock ÷ plain | CPU ÷ plain | privacy work, CPU s | privacy "
+        "work ÷ plain round |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for kind, (wall, cpu) in best.items():
-        name = kind if kind == "plain" else f'trust="{kind}"'
-        plain = best["plain"]
-        lines.append(f"| {name} | {wall:.1f} | {cpu:.1f} | {wall / plain[0]:.2f} | {cpu / plain[1]:.2f} |")
+    plain = best["plain"]
+    for kind, (wall, cpu, alone) in best.items():
+        name, work = kind if kind == "plain" else f'trust="{kind}"', alone - plain[2]
+        lines.append(
+            f"| {name} | {wall:.1f} | {cpu:.1f} | {wall / plain[0]:.2f} | {cpu / plain[1]:.2f} "
+            f"| {work:.1f} | {work / plain[1]:.2f} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -136,13 +138,25 @@ def main() -> None:
     client_app, server_app = ClientApp(mods=[PrivateIfAsked(given.clients)]), ServerApp()
     client_app.train()(train)
 
+    kinds = given.kinds.split(",")
+
     @server_app.main()
     def serve(grid: Grid, context: Context) -> None:
-        found = measured(grid, given.clients, given.repetitions, given.kinds.split(","))
-        text = table(found, given.clients, cores)
-        print(text)
-        (given.out / "federated_speed.md").write_text(text)
+        one_round(grid, "plain", given.clients, 10)
+        found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+        for _ in range(given.repetitions):
+            for kind in kinds:
+                wall, cpu = time.perf_counter(), cpu_seconds()
+                one_round(grid, kind, given.clients)
+                taken = time.perf_counter() - wall, cpu_seconds() - cpu
+                found[kind].append((*taken, alone[kind]))
+                print(kind, found[kind][-1], flush=True)
+            text = table(found, given.clients, cores)
+            print(text, flush=True)
+            (given.out / "federated_speed.md").write_text(text)
 
+    alone = {kind: in_one_process(client_app, kind, given.clients) for kind in kinds}
+    print("in one process", alone, flush=True)
     ray = {"num_cpus": cores, "include_dashboard": False}
     backend = {"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": ray}
     run_simulation(server_app, client_app, num_supernodes=given.clients, backend_config=backend)

@@ -16,12 +16,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from flwr.app import ConfigRecord, Context
 
 from tacit.errors import MessageRefused
-from tacit.federated.distributed import Encoder
+from tacit.federated.distributed import DistributedNoise, Encoder
 from tacit.federated.plan import FederatedPlan
 from tacit.federated.secure import Occasion, SecureClient, SecureServer, degree_for
 
@@ -85,7 +86,7 @@ class Occurrence:
 
     def encoder(self, plan: FederatedPlan) -> Encoder:
         """What all clients of the round encode their reports with."""
-        return plan.distributed(self.clip_norm).encoder(self.dimension, self.rotation)
+        return _encoder(plan.distributed(self.clip_norm), self.dimension, self.rotation)
 
     def server(self, plan: FederatedPlan, clients: tuple[int, ...]) -> SecureServer:
         """The server of the round."""
@@ -105,6 +106,12 @@ class Occurrence:
             bits=plan.bits,
             degree=self.degree(plan),
         )
+
+
+@lru_cache(2)
+def _encoder(noise: DistributedNoise, dimension: int, rotation: int) -> Encoder:
+    """An encoder holds public facts alone, so that many clients in one process may share it."""
+    return noise.encoder(dimension, rotation)
 
 
 class Masking:

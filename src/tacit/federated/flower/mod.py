@@ -60,9 +60,9 @@ class Clipped:
     :class:`tacit.federated.FederatedPlan` states for its trust. A train function that raises, or returns
     arrays of another shape or with NaN or infinity, counts as a zero update: the server cannot tell the
     difference where it is not trusted. A server that is not trusted cannot choose clip_norm either, unless
-    the plan adapts it. No text of an exception leaves the client. The number of examples and all metrics that the plan does not buy
-    stay on the client, and messages that ask for anything else than training, such as an evaluation, are
-    refused.
+    the plan adapts it. No text of an exception leaves the client. The number of examples and all metrics
+    that the plan does not buy stay on the client, and messages that ask for anything else than training,
+    such as an evaluation, are refused.
 
     >>> from flwr.clientapp import ClientApp
     >>> plan = FederatedPlan(clients=100, cohort=10, rounds=5, epsilon=4.0, delta=1e-5, trust="nobody")
@@ -234,7 +234,8 @@ class Clipped:
             raise Refused("This client has sent as many reports as the plan allows.")
         if sent == 0 and self._ledger is not None:
             payment = Payment.agreed(self._ledger, relation=plan.relation, unit=plan.unit)
-            with payment.charge(plan.event, "reports to a federation", noise=plan.noise_kind, delta=plan.delta):
+            label, noise = "reports to a federation", plan.noise_kind
+            with payment.charge(plan.event, label, noise=noise, delta=plan.delta):
                 pass
         context.state[RECORD] = ConfigRecord({"reports": sent + 1})
 
