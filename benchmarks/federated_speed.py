@@ -110,8 +110,8 @@ def table(found: dict[str, list[Any]], clients: int, cores: int) -> str:
         "",
         f"Flower {flwr.__version__} with Ray on {cores} cores of {platform.machine()}, Python "
         f"{platform.python_version()}; best of {len(found['plain'])} round(s) of each kind in one run, "
-        f"written by `python benchmarks/federated_speed.py --clients {clients}`. Privacy work: the CPU seconds that "
-        "the round takes in one process beyond those of the plain round in one process.",
+        f"written by `python benchmarks/federated_speed.py --clients {clients}`. Privacy work: the CPU "
+        "seconds that the round takes in one process beyond those of the plain round in one process.",
         "",
         "| round | wall-clock s | CPU s | wall-clock ÷ plain | CPU ÷ plain | privacy work, CPU s | privacy "
         "work ÷ plain round |",

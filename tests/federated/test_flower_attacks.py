@@ -192,3 +192,17 @@ def test_an_app_of_a_newcomer_becomes_private(make: Any, trust: str) -> None:
         assert arrays[name].dtype == array.dtype
         learned = not np.array_equal(arrays[name].numpy(), array.numpy())
         assert learned is (np.dtype(array.dtype).kind == "f")
+
+
+def test_a_reply_that_flower_cannot_read_does_not_end_the_run() -> None:
+    class Unreadable(apps.TrickyGrid):
+        def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+            super().send_and_receive(messages, timeout=timeout)
+            if len(self.sent) < 9:
+                raise ValueError("not all required objects are there: a secret row: 4711")
+            return self.received[-4:]
+
+    plan = apps.plan(clients=4, cohort=4)
+    grid = Unreadable(apps.app(apps.steady), 4)
+    arrays = private(FedAvg(), plan, None).start(grid, apps.model()).arrays
+    assert arrays["bias"].numpy() == pytest.approx(np.full(4, 0.025), abs=1e-4)
