@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,7 +70,7 @@ def train(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     """The rounds of the plan, charged to a ledger of clients."""
     width = adult("test")[0].shape[1]
-    folder = Path(str(context.run_config.get("folder", "out")))
+    folder = Path(str(context.run_config.get("folder", os.environ.get("FOLDER", "out"))))
     folder.mkdir(exist_ok=True)
     budget = tacit.Budget(4.0, 1e-5)
     with tacit.Ledger.open(folder / "federated.db", budget=budget, unit=tacit.federated.CLIENT) as ledger:
@@ -91,10 +91,11 @@ def run(arguments: list[str] | None = None) -> None:
     if given.simulation:
         from flwr.simulation import run_simulation
 
+        # Flower's simulation takes no run_config, so the folder goes to the server by its environment.
+        os.environ["FOLDER"] = given.out
         run_simulation(server_app, client_app, num_supernodes=CLIENTS)
         return
-    settings: dict[str, Any] = {"folder": given.out}
-    run_in_process(server_app, client_app, CLIENTS, settings)
+    run_in_process(server_app, client_app, CLIENTS, {"folder": given.out})
 
 
 if __name__ == "__main__":

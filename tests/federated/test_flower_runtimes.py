@@ -85,6 +85,7 @@ run_simulation(server_app, client_app, num_supernodes=4, backend_config=backend)
 """
 
 
+@pytest.mark.audit
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is missing: pip install 'tacit[simulation]'")
 def test_in_the_simulation_runtime(tmp_path: Path) -> None:
     plan = facts("aggregator", 4)

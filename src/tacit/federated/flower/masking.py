@@ -16,12 +16,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from flwr.app import ConfigRecord, Context
 
 from tacit.errors import InvalidValue, MessageRefused
-from tacit.federated.distributed import Encoder
+from tacit.federated.distributed import DistributedNoise, Encoder
 from tacit.federated.plan import FederatedPlan
 from tacit.federated.secure import Occasion, SecureClient, SecureServer, degree_for
 
@@ -82,7 +83,7 @@ class Occurrence:
 
     def encoder(self, plan: FederatedPlan) -> Encoder:
         """What all clients of the round encode their reports with."""
-        return plan.distributed(self.clip_norm).encoder(self.dimension, self.rotation)
+        return _encoder(plan.distributed(self.clip_norm), self.dimension, self.rotation)
 
     def server(self, plan: FederatedPlan, clients: tuple[int, ...]) -> SecureServer:
         """The server of the round."""
@@ -126,6 +127,12 @@ def check_graph(plan: FederatedPlan) -> None:
                 "No sparse graph of secure aggregation bears so many that leave or collude; plan for fewer "
                 "dropouts, for more honest clients, or for a cohort of at most 255.",
             ) from None  # fmt: skip
+
+
+@lru_cache(2)
+def _encoder(noise: DistributedNoise, dimension: int, rotation: int) -> Encoder:
+    """An encoder holds public facts alone, so that many clients in one process may share it."""
+    return noise.encoder(dimension, rotation)
 
 
 class Masking:

@@ -25,6 +25,8 @@ __all__ = [
     "UPDATE",
     "Instruction",
     "check_carried",
+    "clipped_in",
+    "numbers_in",
     "payload_of",
     "refusal",
     "reply",
@@ -123,6 +125,26 @@ def payload_of(message: Message) -> bytes | None:
     except Exception:
         return None
     return payload if isinstance(payload, bytes) else None
+
+
+def numbers_in(records: RecordDict) -> dict[str, Any]:
+    """The metrics of a client with the mod, or of one without it: the plan decides which are read."""
+    found: dict[str, Any] = {}
+    try:
+        for name, record in records.metric_records.items():
+            if name == METRICS or METRICS not in records:
+                found.update(record)
+    except Exception:
+        return {}
+    return found
+
+
+def clipped_in(records: RecordDict) -> dict[str, bool]:
+    """Whether the client says that its update was within clip_norm before it clipped it."""
+    try:
+        return {"unclipped": records.config_records[RECORD]["unclipped"] is True}
+    except Exception:
+        return {}
 
 
 def refusal(message: Message, reason: str) -> Message:

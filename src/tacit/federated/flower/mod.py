@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.federated.flower import silos
 from tacit.federated.flower.messages import (
     METRICS,
@@ -37,6 +37,8 @@ __all__ = ["Clipped", "clipped"]
 
 Next = Callable[[Message, Context], Message]
 _logger = logging.getLogger(__name__)
+_LEAST_NORM, _MOST_NORM = 1e-100, 1e100
+_REFUSES = "The client refuses. Its own log says why."
 
 
 class Refused(Exception):
@@ -52,14 +54,15 @@ class Clipped:
     ``ClientApp(mods=[clipped(plan)])``: it refuses a message with any other plan, and sends at most
     ``plan.participations`` reports in one run. With ``ledger``, a ledger of the client's own, the client
     charges each run that it takes part in before it sends its first report, so that a server that starts
-    ever new runs comes to an end of its budget.
+    ever new runs comes to an end of its budget. Under ``"silo"`` the Trainer charges the silo's ledger.
 
     Guarantee: every reply is a function of the update clipped to clip_norm, with the protection that
     :class:`tacit.federated.FederatedPlan` states for its trust. A train function that raises, or returns
     arrays of another shape or with NaN or infinity, counts as a zero update: the server cannot tell the
-    difference where it is not trusted. The number of examples and all metrics that the plan does not buy
-    stay on the client, and messages that ask for anything else than training, such as an evaluation, are
-    refused.
+    difference where it is not trusted. A server that is not trusted cannot choose clip_norm either, unless
+    the plan adapts it. No text of an exception leaves the client. The number of examples and all metrics
+    that the plan does not buy stay on the client, and messages that ask for anything else than training,
+    such as an evaluation, are refused.
 
     >>> from flwr.clientapp import ClientApp
     >>> plan = FederatedPlan(clients=100, cohort=10, rounds=5, epsilon=4.0, delta=1e-5, trust="nobody")
@@ -71,6 +74,11 @@ class Clipped:
     def __init__(self, plan: FederatedPlan | None = None, ledger: Ledger | None = None) -> None:
         if plan is not None:
             check_carried(plan)
+            if plan.trust == "silo" and ledger is not None:
+                raise InvalidValue(
+                    "ledger", "given", "None under trust='silo'",
+                    "Give the ledger to FederatedPlan.silo: its Trainer charges what the silo's rows cost.",
+                )  # fmt: skip
         self.plan, self._ledger = plan, ledger
         self.__name__ = "clipped"
 
@@ -87,6 +95,11 @@ class Clipped:
         """The mod with a plan pinned; or the reply to a message, as Flower calls a mod."""
         if len(given) == 1:
             return Clipped(given[0], ledger)
+        if len(given) != 3:
+            raise InvalidValue(
+                "plan", "missing", "a tacit.federated.FederatedPlan",
+                "Write mods=[clipped] for the server's plan, or mods=[clipped(plan)] for a pinned one.",
+            )  # fmt: skip
         message, context, call_next = given
         try:
             return self._answer(message, context, call_next)
@@ -94,7 +107,11 @@ class Clipped:
             return refusal(message, str(refused))
         except TacitError as error:
             _logger.warning("Nothing was sent: %s", error)
-            return refusal(message, "The client refuses. Its own log says why.")
+            return refusal(message, _REFUSES)
+        except Exception as error:
+            # Flower would send the text of the exception to the server.
+            _logger.warning("Nothing was sent, because of %s.", type(error).__name__)
+            return refusal(message, _REFUSES)
 
     def _answer(self, message: Message, context: Context, call_next: Next) -> Message:
         instruction = Instruction.read(message)
@@ -120,7 +137,9 @@ class Clipped:
         self, instruction: Instruction, message: Message, context: Context, call_next: Next
     ) -> Message:
         """The clipped update, for a server that is trusted; or an update that a silo has protected."""
-        layout, clip_norm = Layout.of(_model_in(message)), _clip_norm(instruction)
+        layout, clip_norm = Layout.of(_model_in(message)), agreed_clip_norm(self.plan, instruction.facts)
+        if self.plan is not None:
+            self._pay(self.plan, context)
         answer = _Trained(message, context, call_next, layout)
         if instruction.plan["trust"] == "silo":
             missing = answer.update and silos.shortfall(answer.records, instruction.plan)
@@ -151,7 +170,7 @@ class Clipped:
             said = self._stage(plan, instruction, message, context, call_next)
             return reply(message, {RECORD: ConfigRecord({"payload": said})})
         layout = Layout.of(_model_in(message))
-        reports = Reports(plan, Updates(layout.shapes), _clip_norm(instruction))
+        reports = Reports(plan, Updates(layout.shapes), agreed_clip_norm(plan, instruction.facts))
         self._pay(plan, context)
         answer = _Trained(message, context, call_next, layout)
         report = reports.vector(answer.update or _zeros(layout))
@@ -170,6 +189,7 @@ class Clipped:
         from tacit.federated.flower.masking import Masking
 
         if instruction.stage == "keys":
+            agreed_clip_norm(plan, instruction.facts)
             masking = Masking.begun(plan, instruction.facts)
             self._pay(plan, context)
             said = masking.client.advertise().to_bytes()
@@ -214,7 +234,8 @@ class Clipped:
             raise Refused("This client has sent as many reports as the plan allows.")
         if sent == 0 and self._ledger is not None:
             payment = Payment.agreed(self._ledger, relation=plan.relation, unit=plan.unit)
-            with payment.charge(plan.event, "reports to a federation", noise="exact", delta=plan.delta):
+            label, noise = "reports to a federation", plan.noise_kind
+            with payment.charge(plan.event, label, noise=noise, delta=plan.delta):
                 pass
         context.state[RECORD] = ConfigRecord({"reports": sent + 1})
 
@@ -227,6 +248,7 @@ class _Trained:
         self.metrics: dict[str, Any] = {}
         self.records: Any = {}
         before = layout.read(_model_in(message))
+        counted = context.state.config_records.get(RECORD)
         try:
             answer = call_next(without_instruction(message), context)
             if answer.has_error():
@@ -235,9 +257,13 @@ class _Trained:
             for record in answer.content.metric_records.values():
                 self.metrics.update(record)
             arrays = list(answer.content.array_records.values())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _logger.warning("The train function raised %s: its update counts as zero.", type(error).__name__)
             return
+        finally:
+            if counted is not None:
+                # A train function that replaces its state must not make the client forget what it sent.
+                context.state[RECORD] = counted
         after = layout.read(arrays[0]) if len(arrays) == 1 else None
         if after is not None and before is not None:
             with np.errstate(all="ignore"):
@@ -251,10 +277,19 @@ def _model_in(message: Message) -> ArrayRecord:
     return records[0]
 
 
-def _clip_norm(instruction: Instruction) -> float:
-    value = instruction.facts.get("clip_norm")
+def agreed_clip_norm(plan: FederatedPlan | None, facts: Mapping[str, Any]) -> float:
+    """The clip_norm that the server states, refused where the pinned plan does not allow it.
+
+    A norm at the edge of float64 would make the arithmetic of a report fail for some updates and not for
+    others, which the server would see.
+    """
+    value = facts.get("clip_norm")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise Refused("The server must send a clip_norm above 0.")
+    if plan is not None and plan.clipping == "fixed" and value != plan.clip_norm:
+        raise Refused("The server's clip_norm is not the one of the plan that this client agreed to.")
+    if not _LEAST_NORM <= value <= _MOST_NORM:
+        raise Refused("The server's clip_norm must lie between 1e-100 and 1e100.")
     return float(value)
 
 

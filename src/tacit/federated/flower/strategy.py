@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from logging import INFO
+from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +14,18 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tacit.errors import InvalidValue, TacitError
 from tacit.federated.flower.inner import Inner
-from tacit.federated.flower.messages import METRICS, RECORD, UPDATE, Instruction, check_carried
+from tacit.federated.flower.messages import (
+    RECORD,
+    UPDATE,
+    Instruction,
+    check_carried,
+    clipped_in,
+    numbers_in,
+)
 from tacit.federated.flower.nodes import Nodes
 from tacit.federated.flower.records import Arrays, Layout
 from tacit.federated.flower.saved import Saved
@@ -111,7 +119,7 @@ class PrivateStrategy(Strategy):
             current = rounds.number + 1
             log(INFO, "[ROUND %s/%s]", current, last)
             messages = list(self.configure_train(current, arrays, config, grid))
-            replies = grid.send_and_receive(messages, timeout=timeout) if messages else []
+            replies = self._replies(grid, messages)
             arrays, metrics = self.aggregate_train(current, replies)
             result.arrays = arrays
             if metrics is not None:
@@ -241,12 +249,20 @@ class PrivateStrategy(Strategy):
         ) -> list[tuple[int, Message]]:
             asking.ticket = secrets.token_hex(16)
             messages = self._messages(asking, stage, facts, payload, set(grid.get_node_ids()))
-            replies = grid.send_and_receive(messages, timeout=self.timeout) if messages else []
+            replies = self._replies(grid, messages)
             found = list(self._known(asking, replies))
             asking.ticket = secrets.token_hex(16)
             return found
 
         return Carrying(asking.one, secrets.token_hex(16), ask)
+
+    def _replies(self, grid: Grid, messages: list[Message]) -> Iterable[Message]:
+        """The replies to these messages; none where Flower fails over the bytes that a client sent."""
+        try:
+            return list(grid.send_and_receive(messages, timeout=self.timeout)) if messages else []
+        except (ArithmeticError, AttributeError, DecodeError, LookupError, TypeError, ValueError):
+            log(WARNING, "Flower could not read a reply: the replies to this message count as missing.")
+            return []
 
     def _known(self, asking: _Asking, replies: Iterable[Message]) -> Iterator[tuple[int, Message]]:
         """The replies to this stage of this round that carry something, with the clients they are from."""
@@ -263,7 +279,7 @@ class PrivateStrategy(Strategy):
         """Hand one reply to the round; no reply raises, whatever is in it."""
         records = message.content
         asking.one.receive(
-            client, self._update_in(records, asking), _numbers_in(records), **_clipped(records)
+            client, self._update_in(records, asking), numbers_in(records), **clipped_in(records)
         )
 
     def _update_in(self, records: RecordDict, asking: _Asking) -> Arrays | None:
@@ -326,26 +342,6 @@ class _Asking:
     @property
     def sent(self) -> ArrayRecord:
         return next(iter(self.content.array_records.values()))
-
-
-def _numbers_in(records: RecordDict) -> dict[str, Any]:
-    """The metrics of a client with the mod, or of one without it: the plan decides which are read."""
-    found: dict[str, Any] = {}
-    try:
-        for name, record in records.metric_records.items():
-            if name == METRICS or METRICS not in records:
-                found.update(record)
-    except Exception:
-        return {}
-    return found
-
-
-def _clipped(records: RecordDict) -> dict[str, bool]:
-    """Whether the client says that its update was within clip_norm before it clipped it."""
-    try:
-        return {"unclipped": records.config_records[RECORD]["unclipped"] is True}
-    except Exception:
-        return {}
 
 
 def private(

@@ -140,6 +140,7 @@ class SecureClient:
             pair = self._mask.pairwise(self.number, sender, mask, self.on)
             (self._stream.add if self.number < sender else self._stream.subtract)(total, pair)
         self._done = 3
+        self._exchanged = {}
         total &= self._stream.word.type((1 << self.bits) - 1)
         return MaskedMessage(self.on, self.number, total, self.bits)
 
@@ -185,6 +186,7 @@ class SecureClient:
             "mask": self._mask.to_bytes().hex(), "seed": self._seed.hex(),
             "roster": self._roster.to_bytes().hex() if self._roster else None,
             "held": {str(owner): both.hex() for owner, both in self._held.items()},
+            "exchanged": {str(near): secret.hex() for near, secret in self._exchanged.items()},
         }  # fmt: skip
         return json.dumps(facts).encode()
 
@@ -208,9 +210,7 @@ class SecureClient:
             roster = RosterMessage.from_bytes(bytes.fromhex(facts["roster"]))
             client._check(roster)
             client._roster = roster
-            client._exchanged = {
-                near: client._cipher.exchanged(roster.keys[near][0]) for near in client._near
-            }
+        client._exchanged = {int(near): bytes.fromhex(secret) for near, secret in facts["exchanged"].items()}
         client._held = {int(owner): bytes.fromhex(both) for owner, both in facts["held"].items()}
         client._done = facts["done"]
         return client

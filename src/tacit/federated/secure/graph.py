@@ -86,6 +86,7 @@ def risks(clients: int, degree: int, *, colluding: int, dropouts: int) -> Risks:
     return Risks(min(1.0, recovered + apart), min(1.0, lost))
 
 
+@lru_cache(16)
 def degree_for(
     clients: int, *, colluding: int, dropouts: int, privacy: float = 2.0**-40, success: float = 2.0**-20
 ) -> int | None:
