@@ -7,6 +7,7 @@ rounds of one client, and clients that were asked least often are asked first, i
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 
 import numpy as np
@@ -54,13 +55,21 @@ class Cohorts:
         if self.plan.sampling == "rotation":
             self.asked[list(cohort)] += 1
 
+    def count_unknown(self, rounds: int) -> None:
+        """Note rounds that were taken, of which no file tells the cohort: anybody may have been asked."""
+        if self.plan.sampling == "rotation":
+            self.asked += rounds
+
     def _turn(self, source: Source) -> tuple[int, ...]:
         order = np.lexsort((source.words(self.plan.clients), self.asked))
         free = order[self.asked[order] < self.plan.participations]
         return tuple(sorted(int(each) for each in free[: self.plan.cohort]))
 
     def _checked(self, chosen: Iterable[int]) -> tuple[int, ...]:
-        cohort = tuple(sorted({int(each) for each in chosen}))
+        try:
+            cohort = tuple(sorted({operator.index(each) for each in chosen}))
+        except TypeError:
+            raise InvalidValue("cohort", chosen, "the numbers of clients", "Write [0, 4, 7].") from None
         if len(cohort) > self.plan.cohort or not all(0 <= each < self.plan.clients for each in cohort):
             most, last = self.plan.cohort, self.plan.clients - 1
             raise InvalidValue("cohort", len(cohort), f"at most {most} clients, from 0 to {last}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from scipy.special import bdtrc
 
 from tacit import _validate
@@ -20,6 +21,11 @@ SAMPLINGS = ("poisson", "rotation")
 RANDOMIZERS = ("gaussian", "privunit")
 RARE = 1e-6
 """How likely it is, at most, that a Poisson cohort of one round is larger than the plan counts on."""
+
+
+def most_often(trials: int, rate: float, rare: float) -> int:
+    """The smallest number that so many trials succeed more often than with probability ``rare`` at most."""
+    return bisect_left(range(trials), -rare, key=lambda number: -float(bdtrc(number, trials, rate)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +129,9 @@ class PublicFacts:
     def _check_extras(self) -> None:
         if not isinstance(self.clipping, Quantile):
             _validate.choice("clipping", self.clipping, ("fixed",))
+        for name, example in (("metrics", "Metric('loss', 0.0, 10.0)"), ("weights", "1.0")):
+            if not isinstance(getattr(self, name), Iterable):
+                raise InvalidValue(name, getattr(self, name), "a tuple or list", f"Write ({example},).")
         self._set("metrics", tuple(self.metrics))
         names = [each.name if isinstance(each, Metric) else None for each in self.metrics]
         if None in names or len(set(names)) < len(names):
@@ -135,9 +144,9 @@ class PublicFacts:
         weights = tuple(_validate.finite("weights", each) for each in self.weights)
         if weights and (len(weights) != self.clients or not all(0 <= each <= 1 for each in weights)):
             raise InvalidValue("weights", len(weights), f"{self.clients} public numbers in [0, 1]")
-        if weights and not any(weights):
-            raise InvalidValue("weights", 0.0, "not all 0")
         self._set("weights", weights)
+        if not self.divisor > 1e-100:
+            raise InvalidValue("weights", self.divisor, "such that a cohort is expected to have some weight")
 
     @property
     def _pure(self) -> bool:
@@ -163,8 +172,7 @@ class PublicFacts:
         """The size of a cohort; of a Poisson cohort one that is exceeded with probability 10⁻⁶ at most."""
         if self.sampling == "rotation":
             return self.cohort
-        sizes = np.arange(self.clients + 1)
-        return int(np.searchsorted(-bdtrc(sizes, self.clients, self.sampling_rate), -RARE))
+        return most_often(self.clients, self.sampling_rate, RARE)
 
     @property
     def needs_quorum(self) -> bool:

@@ -25,8 +25,9 @@ class Metric:
     """A number that each client of a cohort reports, with public bounds.
 
     ``noise`` is the standard deviation of the noise on the released mean, in halves of the range
-    [``lower``, ``upper``]: 0.05 on an accuracy in [0, 1] is 0.025. A smaller ``noise`` leaves less of the
-    budget to the updates.
+    [``lower``, ``upper``]: 0.05 on an accuracy in [0, 1] is 0.025, twice as much under ``replace_one``, and a
+    little more under "aggregator", where more clients add noise than have to. A smaller ``noise`` leaves less
+    of the budget to the updates.
 
     Guarantee: a report is clamped to the bounds and enters as s = (value − middle) ÷ half of the range, in
     [−1, 1]; a report that is missing, no number or not finite enters as 0. The release is middle +
@@ -48,7 +49,7 @@ class Metric:
             raise InvalidValue("name", self.name, "a word", "Write Metric('loss', 0.0, 10.0).")
         object.__setattr__(self, "lower", _validate.finite("lower", self.lower))
         object.__setattr__(self, "upper", _validate.finite("upper", self.upper))
-        if not (self.lower < self.upper and math.isfinite(self.upper - self.lower)):
+        if not (self._middle_and_half[1] > 0 and math.isfinite(self.upper - self.lower)):
             raise InvalidValue("bounds", (self.lower, self.upper), "ordered, lower first, and a finite span")
         object.__setattr__(self, "noise", _validate.positive("noise", self.noise))
 

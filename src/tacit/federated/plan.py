@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.special import bdtrc
+from scipy.stats import binom
 
 from tacit import _validate, accounting, events
 from tacit.errors import CalibrationError, InvalidValue
-from tacit.federated.facts import PublicFacts
+from tacit.federated.facts import PublicFacts, most_often
 from tacit.federated.metrics import Metric
 from tacit.federated.trusting import assumptions_of, told
 from tacit.guarantee import Guarantee, ceiling
@@ -113,10 +112,13 @@ class FederatedPlan(PublicFacts):
             raise InvalidValue(f"epsilon and {name}", (0.0, 0.0), "one of the two, above 0")
         if self.epsilon:
             self._set("epsilon", _validate.epsilon(self.epsilon))
+        if self.hidden_cohorts and not self._unhidden < self.delta:
+            raise InvalidValue(
+                "cohort", self.cohort, f"larger under sampling='poisson', for δ = {self.delta:g}",
+                "That a small cohort is given up tells who was drawn. Set sampling='rotation'.",
+            )  # fmt: skip
         if not getattr(self, name):
-            found = accounting.calibrate(
-                self._made, epsilon=self.epsilon, delta=self.delta, relation=self.relation
-            )
+            found = self._calibrated()
             self._set(name, (1 - 1e-12) / found if self._pure else found)
         self._set(name, _validate.positive(name, getattr(self, name)))
         spent = self.spent
@@ -129,14 +131,36 @@ class FederatedPlan(PublicFacts):
             )  # fmt: skip
         self.noise_for_sum  # noqa: B018 - refuses metrics that cost more than a round may
 
+    def _calibrated(self) -> float:
+        try:
+            return accounting.calibrate(
+                self._made, epsilon=self.epsilon, delta=self.delta, relation=self.relation
+            )
+        except InvalidValue:
+            raise CalibrationError(
+                f"Less noise than clients can share would do for ε = {self.epsilon!r} at δ = {self.delta!r}.",
+                "Ask for a smaller ε, or give noise_multiplier.", epsilon=self.epsilon, delta=self.delta,
+            ) from None  # fmt: skip
+
     def _made(self, noise: float) -> events.Event:
         """The event of the run, if one round has so much noise."""
         if self.sampling == "rotation":
             return events.Repeat(self._round(noise), self.participations)
         if self.trust == "aggregator" and self.sampling_rate < 1:
-            sampled = self._distributed(noise, 1.0).sampled(self.sampling_rate)
-            return events.Repeat(sampled, self.rounds)
+            sampled = events.Repeat(self._distributed(noise, 1.0).sampled(self.sampling_rate), self.rounds)
+            lost = (events.Approximate(0.0, self._unhidden),) if self._unhidden else ()
+            return events.Compose((*lost, sampled)) if lost else sampled
         return Poisson(self.sampling_rate).event(self._round(noise), self.rounds)
+
+    @property
+    def _unhidden(self) -> float:
+        """The probability that a run tells everybody of a client that it was in a cohort ("aggregator").
+
+        Under Poisson sampling a sum of one report is not opened. So where exactly one other client was drawn,
+        there is a sum if and only if the client was drawn, too, and amplification fails: δ pays for that.
+        """
+        alone = float(binom.pmf(1, self.clients - 1, self.sampling_rate))
+        return min(1.0, self.rounds * self.sampling_rate * alone * (1 + 1e-9))
 
     def _round(self, noise: float) -> events.Event:
         if self._pure:
@@ -239,7 +263,8 @@ class FederatedPlan(PublicFacts):
     def guarantee(self, noise: str | None = None) -> Guarantee:
         """What may be promised about all models of this federation, and to whom the promise holds."""
         against = () if not self.hidden_cohorts else (
-            "this holds against everyone who does not learn the cohorts; against the server, which does, "
+            "this holds against everyone who does not learn the cohorts, as long as rounds that are given up "
+            "because clients drop out tell nothing about them; against the server, which sees the cohorts, "
             f"ε = {ceiling(self.guarantee_against_server().epsilon, 4)} at the same δ",
         )  # fmt: skip
         return Guarantee(
@@ -257,15 +282,14 @@ class FederatedPlan(PublicFacts):
             raise InvalidValue("trust", self.trust, "'aggregator' where the server is not trusted")
         if not self.hidden_cohorts:
             return self.guarantee(noise)
-        often = bdtrc(np.arange(self.rounds + 1), self.rounds, self.sampling_rate)
-        most = int(np.searchsorted(-often, -self.delta / 2))
+        most = max(1, most_often(self.rounds, self.sampling_rate, self.delta / 2))
         event = events.Compose(
             (events.Approximate(0.0, self.delta / 2), events.Repeat(self._round(self.noise_multiplier), most))
         )
         epsilon = accounting.epsilon(event, self.delta, relation=self.relation)
         return Guarantee(
             epsilon, self.delta, event, Relation.of(self.relation), self.unit, noise or self.noise_kind,
-            assumptions_of(self.trust, self),
+            assumptions_of(self.trust, self, hidden=False),
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------- in words
@@ -311,7 +335,7 @@ class FederatedPlan(PublicFacts):
         return (
             f"{self.rounds} rounds of {self.cohort} of {self.clients} clients ({how}), "
             f"clip_norm {self.clip_norm:g}, {noise}: "
-            f"ε = {self.epsilon:.4g} at δ = {self.delta:g} ({self.trust})"
+            f"ε = {float(ceiling(self.epsilon, 4)):g} at δ = {float(ceiling(self.delta, 6)):g} ({self.trust})"
         )
 
 

@@ -31,7 +31,10 @@ ClientUpdate = Callable[[int, Arrays], Any]
 
 @dataclass(frozen=True)
 class RoundProgress:
-    """What a callback sees after a round: released figures, and the curator's counts, which are private."""
+    """What a callback sees after a round: released figures, and two that are the curator's alone.
+
+    ``seconds`` and ``private_counts`` depend on the clients' rows and must not be published.
+    """
 
     number: int
     rounds: int
@@ -48,7 +51,10 @@ class RoundProgress:
 
 @dataclass(frozen=True)
 class Federation:
-    """What a federation released: the model, the metrics of all rounds, and the guarantee of all of it."""
+    """What a federation released: the model, the metrics of all rounds, and the guarantee of all of it.
+
+    Of the rounds before a checkpoint that the run went on from, only the last one's metrics are there.
+    """
 
     parameters: Arrays
     guarantee: Guarantee
@@ -71,8 +77,11 @@ def simulate(
 
     ``client_update(client, parameters)`` is what a client computes: its local parameters minus the given
     ones, as arrays of the same shapes; or a pair of that and a mapping with its metrics by name. An error in
-    it counts as a client that sends nothing, since it may depend on the client's rows: the curator finds out
-    from ``RoundProgress.private_counts``. ``initial`` are the first parameters, which are public.
+    it counts as an update of zeros, since it may depend on the client's rows. No error is raised or logged:
+    call ``client_update`` once by yourself before the run; under "server" and "silo" the curator also finds
+    out from ``RoundProgress.private_counts``. Where the server sees who answers ("aggregator", "nobody"), the
+    client sends its noise all the same, because its silence would tell about its rows. ``initial`` are the
+    first parameters, which are public.
     ``optimizer`` applies the released update (:class:`tacit.federated.Averaging` by default).
 
     Guarantee: that of :class:`tacit.federated.Rounds`, in ``.guarantee``. The ledger is charged for the whole
@@ -142,7 +151,7 @@ def _ask(one: Round, client_update: ClientUpdate, parameters: Arrays, rounds: Ro
             answer = client_update(client, [each.copy() for each in parameters])
             arrays, metrics = answer if _has_metrics(answer) else (answer, None)
         except Exception:
-            continue
+            arrays = metrics = None
         source = rounds.client_source(one.number, client)
         if one.plan.trust in ("server", "silo"):
             one.receive(client, arrays, metrics)

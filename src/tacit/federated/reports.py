@@ -87,16 +87,28 @@ class Reports:
         beside = total[self.updates.dimension :] / np.array(self._scales or ())
         return update, [float(each) for each in beside]
 
+    def check(self) -> None:
+        """Refuse, before anything is charged, a plan by which reports of this dimension get no noise."""
+        if self.plan.trust == "aggregator":
+            self.plan.distributed(self.clip_norm).encoder(self.dimension, 0)
+        elif self.plan.trust == "nobody" and self.plan.randomizer == "privunit":
+            self._direction.length  # noqa: B018
+        elif self.plan.trust != "silo":
+            self.gaussian(Source())
+
+    def gaussian(self, source: Source) -> mechanisms.Gaussian:
+        """The noise on a sum of reports ("server"), or on each of them ("nobody")."""
+        return mechanisms.Gaussian(
+            sensitivity=self.plan.sensitivity(self.clip_norm),
+            noise_multiplier=self.plan.noise_multiplier, random_state=source,
+        )  # fmt: skip
+
     def randomized(self, report: Vector, source: Source) -> Vector:
         """The report with all the noise it needs by itself ("nobody")."""
         if self.plan.trust != "nobody":
             raise InvalidValue("trust", self.plan.trust, "'nobody' where reports are randomised one by one")
         if self.plan.randomizer == "gaussian":
-            mechanism = mechanisms.Gaussian(
-                sensitivity=self.plan.sensitivity(self.clip_norm),
-                noise_multiplier=self.plan.noise_multiplier, random_state=source,
-            )  # fmt: skip
-            return np.asarray(mechanism(report))
+            return np.asarray(self.gaussian(source)(report))
         leaning = replace(self._direction, random_state=source) if source.seeded else self._direction
         return np.asarray(leaning.randomize(report), np.float64)
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import mechanisms
 from tacit.errors import InvalidValue
 from tacit.federated.account import RoundsAccount
 from tacit.federated.checkpoint import Checkpoint, place_of
@@ -85,9 +84,7 @@ class Rounds:
         if not isinstance(plan, FederatedPlan):
             raise InvalidValue("plan", plan, "a tacit.federated.FederatedPlan")
         self.plan, self.updates = plan, Updates(shapes)
-        if plan.trust == "aggregator":
-            # Refuses, before anything is charged, bits that are too few for so many numbers.
-            plan.distributed().encoder(Reports(plan, self.updates, plan.clip_norm).dimension, 0)
+        Reports(plan, self.updates, plan.clip_norm).check()
         self.path = None if checkpoint is None else Path(checkpoint)
         place = None if self.path is None else place_of(self.path)
         self._account = RoundsAccount(plan, ledger, label, place)
@@ -95,6 +92,7 @@ class Rounds:
         self._seed = random_state
         self._noise = "seeded" if Source(random_state).seeded else plan.noise_kind
         self._open: Round | None = None
+        self._turn = threading.Lock()
         self.number = 0
         """The next round, from 0."""
         self.clip_norm = plan.clip_norm
@@ -117,6 +115,7 @@ class Rounds:
         self.number = self._account.reopen(found.run, found.number)
         self.clip_norm, self.metrics, self.state = found.clip_norm, found.metrics, found.state
         self._cohorts.asked = found.asked
+        self._cohorts.count_unknown(self.number - found.number)
         self._noise = max(self._noise, found.noise, key=NOISE_KINDS.index)
         self.pending = None if found.update is None else self.updates.unflatten(found.update)
 
@@ -139,17 +138,18 @@ class Rounds:
 
         ``cohort`` may be given under ``sampling="rotation"``, chosen without looking at any client's data.
         """
-        source = self.client_source(self.number)
-        members = self._cohorts.draw(source, cohort)
-        if self._open is not None:
-            self._open.give_up()
-        self._account.take(self.number, self._noise)
-        self.number += 1
-        self._cohorts.count(members)
-        self._write()
-        self._open = Round(self, self.number - 1, members, source)
-        self.pending = None
-        return self._open
+        with self._turn:
+            source = self.client_source(self.number)
+            members = self._cohorts.draw(source, cohort)
+            self._account.take(self.number, self._noise)
+            if self._open is not None:
+                self._open.give_up()
+            self.number += 1
+            self._cohorts.count(members)
+            self._write()
+            self._open = Round(self, self.number - 1, members, source)
+            self.pending = None
+            return self._open
 
     def client_source(self, number: int, client: int | None = None) -> Source:
         """Bits for one round of the server or of a client; with a seed, others for each round and client.
@@ -196,7 +196,7 @@ class Round:
         self._rounds, self._source, self.plan = rounds, source, rounds.plan
         self.number, self.cohort = number, cohort
         """The clients to ask. A Poisson cohort is secret: it is the server's alone."""
-        self.clip_norm = rounds.clip_norm
+        self.clip_norm = self._next_clip_norm = rounds.clip_norm
         self.reports = Reports(self.plan, rounds.updates, self.clip_norm)
         self.metrics: dict[str, float] = {}
         """The released means of the plan's metrics, once the round is finished."""
@@ -209,6 +209,7 @@ class Round:
         self._offered = self._opened = False
         self._received = self._zero = self._refused = 0
         self._over = False
+        self._made: Vector | None = None
         self._update: list[Vector] | None = None
         self._lock = threading.Lock()
         self.rotation_seed = source.bits(63)
@@ -248,7 +249,8 @@ class Round:
                 "Give the opened sum to Round.opened.",
             )  # fmt: skip
         with self._lock:
-            if self._over or type(client) is not int or client not in self._waiting:
+            known = isinstance(client, (int, np.integer)) and not isinstance(client, bool)
+            if self._over or not known or client not in self._waiting:
                 self._refused += 1
                 return False
             self._waiting.remove(client)
@@ -301,25 +303,31 @@ class Round:
         return noise.encoder(self.reports.dimension, self.rotation_seed)
 
     def give_up(self) -> None:
-        """End the round without a release; it stays charged and taken."""
+        """End the round without a release; it stays charged and taken. A finished round stays finished."""
         with self._lock:
+            if self._update is not None:
+                return
             self._over = self.aborted = True
             self._update = self._rounds.updates.unflatten(np.zeros(self._rounds.updates.dimension))
 
     def finish(self) -> list[Vector]:
         """Release the round: the noisy sum of updates ÷ the public expected cohort.
 
-        The checkpoint is written before anything is returned. A second call returns the same arrays. A round
-        with too few reports, where the plan needs a quorum, returns zeros, as does one that was given up.
+        The checkpoint is written before anything is returned. A second call returns the same arrays, and so
+        does one after a checkpoint that could not be written: noise is drawn once. A round with too few
+        reports, where the plan needs a quorum, returns zeros, as does one that was given up.
         """
         with self._lock:
             if self._update is None:
                 self._rounds._account.check_process()
                 self._over = True
-                self._update = self._release()
+                if self._made is None:
+                    self._made = self._release()
+                self._rounds._released(self._made, self.metrics, self._next_clip_norm)
+                self._update = self._rounds.updates.unflatten(self._made)
             return [each.copy() for each in self._update]
 
-    def _release(self) -> list[Vector]:
+    def _release(self) -> Vector:
         plan, clip_norm = self.plan, self.clip_norm
         needed = plan.needed(len(self.cohort))
         self.aborted = not self._opened if plan.trust == "aggregator" else self._received < needed
@@ -334,8 +342,8 @@ class Round:
             self.metrics = {
                 metric.name: metric.mean(share) for metric, share in zip(plan.metrics, shares, strict=True)
             }
-        self._rounds._released(update, self.metrics, clip_norm)
-        return self._rounds.updates.unflatten(update)
+        self._next_clip_norm = clip_norm
+        return update
 
     def _noisy(self) -> Vector:
         """The sum with its noise; the server adds it under "server", and it is in the sum otherwise."""
@@ -344,11 +352,7 @@ class Round:
         total = self._total * self._step
         if self.plan.trust != "server":
             return total
-        mechanism = mechanisms.Gaussian(
-            sensitivity=self.plan.sensitivity(self.clip_norm),
-            noise_multiplier=self.plan.noise_multiplier, random_state=self._source,
-        )  # fmt: skip
-        return np.asarray(mechanism(total))
+        return np.asarray(self.reports.gaussian(self._source)(total))
 
 
 def _not_copied() -> InvalidValue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tacit.guarantee import ceiling
 from tacit.relations import Unit
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ _WORDS = {
 _COMMON = "a client's update depends on its own rows and on released models alone"
 
 
-def assumptions_of(trust: str, plan: FederatedPlan) -> tuple[str, ...]:
-    """What the guarantee of a federation rests on besides its event."""
+def assumptions_of(trust: str, plan: FederatedPlan, *, hidden: bool = True) -> tuple[str, ...]:
+    """What the guarantee of a federation rests on besides its event.
+
+    ``hidden`` is false for a promise that holds against those who see Poisson cohorts, too.
+    """
     if trust == "silo":
         return (
             "each silo trains by its own plan at this ε and δ and charges its own ledger",
@@ -52,13 +56,16 @@ def assumptions_of(trust: str, plan: FederatedPlan) -> tuple[str, ...]:
         )
     found = [_COMMON]
     if plan.sampling == "poisson":
-        found.append("who is in a cohort is drawn by the server, and kept secret with all that tells it")
+        secret = ", and kept secret with all that tells it" if hidden else " without looking at any row"
+        found.append(f"who is in a cohort is drawn by the server{secret}")
     else:
         found.append(f"a client sends at most {plan.participations} reports, one for a round")
     if plan.weights:
         found.append("the weights of the clients are public")
     if trust == "server":
         found.append("the server keeps updates, cohorts and its diagnostics to itself")
+    if trust != "server":
+        found.append("whether a client answers does not depend on its rows: one that fails sends zeros")
     if trust == "aggregator":
         found.append(
             f"of every {plan.cohort} clients that are asked, at least {plan.honest} whose reports are in the "
@@ -81,8 +88,11 @@ def told(plan: FederatedPlan) -> str:
         lines.append(plan.guarantee().statement())
     else:
         lines.append(
-            f"Each silo promises (ε = {plan.epsilon:g}, δ = {plan.delta:g}) for each of its rows, under "
-            f"{plan.relation}. " + "Assuming: " + "; ".join(assumptions_of("silo", plan)) + "."
+            f"Each silo promises (ε = {ceiling(plan.epsilon, 6)}, δ = {float(ceiling(plan.delta, 6)):g}) for "
+            f"each of its rows, under {plan.relation}. "
+            + "Assuming: "
+            + "; ".join(assumptions_of("silo", plan))
+            + "."
         )
     if plan.trust == "aggregator":
         lines.append(
