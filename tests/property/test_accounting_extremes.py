@@ -201,6 +201,13 @@ def test_delta_of_random_compositions_is_not_below_a_part(parts, log_epsilon, re
             assert whole >= accounting.delta(events.Compose(some), at, relation=relation) * (1 - 6e-3) - 1e-15
 
 
+def test_a_delta_near_the_smallest_number_is_found():
+    """The search for δ ends where its lower end would be 0."""
+    event = events.PoissonSampled(10**-0.02, events.Gaussian(36.0))
+    for epsilon in np.linspace(0.9, 1.1, 9):
+        assert 0 <= accounting.delta(event, float(epsilon)) < 1e-200
+
+
 def test_inverse_of_each_other_over_many_scales():
     event = events.Repeat(events.PoissonSampled(0.02, events.Gaussian(1.0)), 200)
     terms = resolve(event, "add_remove")

@@ -92,9 +92,11 @@ def _delta(name: str, terms: Terms, eps: float, enough: float) -> float:
     high = min(enough, 1 - 1e-12)
     if high <= 0 or certify(terms, high) > eps:
         return 1.0
-    low = high * 1e-60
+    low = max(high * 1e-60, math.ulp(0.0))
     while high > low * (1 + 1e-6):
         middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high:
+            break
         low, high = (low, middle) if certify(terms, middle) <= eps else (middle, high)
     return high
 
