@@ -15,13 +15,13 @@ import pytest
 from contract.mends import Scene, mend, replacing
 from tacit import Column, Schema
 from tacit.data import given
+from tacit.data import space as prepared
 from tacit.data.arithmetic import lengths
 from tacit.data.preprocessor import Preprocessor
 from tacit.data.units import bounded_units, unit_numbers
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.estimators import LinearRegression, LinearSVC, LogisticRegression
 from tacit.estimators.linear import certified, newton
-from tacit.estimators.linear import rows as prepared
 from tacit.estimators.linear.losses import HuberHinge, Logistic, SmoothedHinge
 from tacit.estimators.linear.noise import PLACES, objective, output
 from tacit.estimators.linear.rows import ScaledRows, Space

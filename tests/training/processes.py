@@ -166,7 +166,7 @@ def one_release(rank: int, folder: Path) -> dict[str, Any]:
     spread = made.step_noise * made.sensitivity / made.batch_size
     slope, moved = nn.Linear(9, 1, bias=False), []
     nn.init.zeros_(slope.weight)
-    own = plan(9, 1, 40, accounting="individual", participations=2, noise_multiplier=1.0)
+    own = plan(9, 1, 200, accounting="individual", participations=2, noise_multiplier=1.0)
     with quiet():
         paying = Trainer(slope, lambda out, aim: out[:, 0], sgd(slope), own)
         paying.callbacks = (lambda progress: moved.append(weights(slope)),)
