@@ -37,12 +37,6 @@ NAMES = list(tc.TRAINING)
 RULES = ("flat", "per_layer", "automatic", "quantile")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    with tc.one_thread():
-        yield
-
-
 # ---------------------------------------------------------------------------------------- charging first
 
 

@@ -65,14 +65,6 @@ def descent(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@contextmanager
 def noise_times(factor: Callable[[PrivateStep], float]) -> Iterator[None]:
     """Steps whose noise on the sum is so many times as large as it should be."""
     sound = PrivateStep.noise_multiplier.fget
@@ -123,7 +115,7 @@ class Training:
         dataset = torch.from_numpy(rows), torch.zeros(len(rows))
         if trainer._run.state.core.individual is not None:
             trainer._run.state.core.individual._budget += self.late
-        with one_thread(), noise_times(self.noise_factor or (lambda step: 1.0)):
+        with noise_times(self.noise_factor or (lambda step: 1.0)):
             if self.by_hand:
                 for inputs, targets in trainer.batches(dataset):
                     trainer.step(inputs, targets)
@@ -343,6 +335,29 @@ class ExpectedCorrelated(Expected):
         return np.concatenate(free)
 
 
+def register_whole_run(name: str, made: Plan, expected: Expected) -> None:
+    """A run that is one Gaussian release, however many steps it has."""
+    TRAINING[name] = made
+    register(
+        Case(
+            name=name,
+            event=events.Gaussian(NOISE_MULTIPLIER),
+            delta=DELTA,
+            make=making(made),
+            broken=making(made, noise_factor=lambda step: 2 / 3),
+            data=examples(FAR),
+            pair=Pair(
+                examples(FAR), NOTHING if made.relation == "add_remove" else examples(-FAR), expected.loss,
+                runs, (40_000, 40_000),
+            ),
+            noise=Noise(expected.draw, expected.cdf, 8000),
+            bad_inputs=bad_inputs(made),
+            relation=str(made.relation),
+            covers=frozenset({"Trainer"}),
+        )
+    )  # fmt: skip
+
+
 CORRELATED: dict[str, dict[str, Any]] = {
     "training_correlated": {"population": 3, "batch_size": 1, "steps": 6, "sampling": "cyclic"},
     "training_correlated_ordered": {
@@ -353,26 +368,7 @@ CORRELATED: dict[str, dict[str, Any]] = {
 
 for called, facts in CORRELATED.items():
     made = Plan(**facts, noise="correlated", noise_multiplier=NOISE_MULTIPLIER, delta=DELTA)
-    correlated = ExpectedCorrelated(made)
-    TRAINING[called] = made
-    register(
-        Case(
-            name=called,
-            event=events.Gaussian(NOISE_MULTIPLIER),
-            delta=DELTA,
-            make=making(made),
-            broken=making(made, noise_factor=lambda step: 2 / 3),
-            data=examples(FAR),
-            pair=Pair(
-                examples(FAR), NOTHING if made.relation == "add_remove" else examples(-FAR), correlated.loss,
-                runs, (40_000, 40_000),
-            ),
-            noise=Noise(correlated.draw, correlated.cdf, 8000),
-            bad_inputs=bad_inputs(made),
-            relation=str(made.relation),
-            covers=frozenset({"Trainer"}),
-        )
-    )  # fmt: skip
+    register_whole_run(called, made, ExpectedCorrelated(made))
 
 
 @dataclass(frozen=True)
@@ -403,23 +399,4 @@ INDIVIDUAL: dict[str, dict[str, Any]] = {
 
 for called, facts in INDIVIDUAL.items():
     made = Plan(**facts, accounting="individual", noise_multiplier=NOISE_MULTIPLIER, delta=DELTA)
-    individual = ExpectedIndividual(made)
-    TRAINING[called] = made
-    register(
-        Case(
-            name=called,
-            event=events.Gaussian(NOISE_MULTIPLIER),
-            delta=DELTA,
-            make=making(made),
-            broken=making(made, noise_factor=lambda step: 2 / 3),
-            data=examples(FAR),
-            pair=Pair(
-                examples(FAR), NOTHING if made.relation == "add_remove" else examples(-FAR), individual.loss,
-                runs, (40_000, 40_000),
-            ),
-            noise=Noise(individual.draw, individual.cdf, 8000),
-            bad_inputs=bad_inputs(made),
-            relation=str(made.relation),
-            covers=frozenset({"Trainer"}),
-        )
-    )  # fmt: skip
+    register_whole_run(called, made, ExpectedIndividual(made))

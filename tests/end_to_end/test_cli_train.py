@@ -24,7 +24,7 @@ from tacit import Budget, Ledger, Unit  # noqa: E402
 from tacit.data.examples import Found, Where, find, valid_labels  # noqa: E402
 from tacit.models import load, save  # noqa: E402
 from tacit.training import Plan, Trainer, load_weights, save_weights  # noqa: E402
-from tacit.training.networks import network as networks_module  # noqa: E402
+from tacit.training.networks import later  # noqa: E402
 from tacit.training.networks.architectures import RECIPES, architecture, fixed_part  # noqa: E402
 from tacit.training.networks.network import Network  # noqa: E402
 
@@ -45,9 +45,6 @@ def write_idx(path: str, values: Any) -> None:
     content = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
     content += values.astype(np.uint8).tobytes()
     Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -133,7 +130,7 @@ def test_from_arrays_to_a_report(run: Run) -> None:
 
 
 def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks_module.Later, "_loaded", unreadable)
+    monkeypatch.setattr(later.Later, "_loaded", unreadable)
     before = sorted(path.name for path in Path().iterdir())
     shown = train(run, "--dry-run").good()
     assert "noise multiplier" in shown.out
@@ -149,7 +146,7 @@ def test_dry_run_reads_charges_and_writes_nothing(run: Run, monkeypatch: pytest.
 
 def test_spent_budget_is_refused_before_examples_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     train(run, "--label", "first try", epsilon="4.5").good()
-    monkeypatch.setattr(networks_module.Later, "_loaded", unreadable)
+    monkeypatch.setattr(later.Later, "_loaded", unreadable)
     again = train(run, out="second.safetensors")
     assert again.code == 2
     assert "remaining: ε = 0.5" in again.err
@@ -175,8 +172,8 @@ def test_the_charge_comes_before_the_examples(run: Run, monkeypatch: pytest.Monk
         counted.append(charges())
         return original(self)
 
-    original = networks_module.Later._loaded
-    monkeypatch.setattr(networks_module.Later, "_loaded", count)
+    original = later.Later._loaded
+    monkeypatch.setattr(later.Later, "_loaded", count)
     train(run).good()
     assert counted == [1]
 
@@ -230,14 +227,14 @@ def test_every_architecture_takes_every_usual_shape(name: str, shape: tuple[int,
     inputs = torch.rand(2, *shape)
     assert model(inputs).shape == (2, 4)
     fixed = fixed_part(model)
-    assert (fixed is not None) == (name == "scattering")
+    assert (fixed is not None) == (name in ("scattering", "patches"))
     if fixed is not None:
         torch.testing.assert_close(model[len(fixed) :](fixed(inputs)), model(inputs))
 
 
-@pytest.mark.parametrize("name", ["scattering", "resnet", "linear"])
+@pytest.mark.parametrize("name", ["scattering", "patches", "resnet", "linear", "autoencoder"])
 def test_the_other_architectures_train_and_load(run: Run, name: str) -> None:
-    train(run, "--test", "test.npz", "--test-public", architecture=name, epochs="2").good()
+    train(run, "--test", "test.npz", "--test-public", architecture=name, epochs="0.2").good()
     network = load("model.safetensors")
     assert isinstance(network, Network)
     assert network.architecture == name
@@ -395,7 +392,10 @@ def test_arrays_of_several_kinds(run: Run) -> None:
         (("--labels", "data.npz"), {}, "--images"),
         (("--images", "lone-images-idx3"), {"data": ""}, "'lone-labels-idx1' does not exist"),
         ((), {"data": "pixels"}, "Add --labels"),
-        ((), {"architecture": "forest"}, "one of 'linear', 'mlp', 'cnn', 'scattering', 'resnet'"),
+        (
+            (), {"architecture": "forest"},
+            "one of 'linear', 'mlp', 'autoencoder', 'cnn', 'scattering', 'patches', 'resnet'",
+        ),
         ((), {"classes": "1"}, "classes"),
         ((), {"population": "0"}, "population"),
         ((), {"batch-size": "401"}, "at most the population"),
@@ -433,7 +433,7 @@ def test_arrays_of_several_kinds(run: Run) -> None:
 def test_what_is_wrong_is_said_before_anything_is_charged(
     run: Run, words: tuple[str, ...], changed: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(networks_module.Later, "_loaded", unreadable)
+    monkeypatch.setattr(later.Later, "_loaded", unreadable)
     Ledger.open("person.db", Budget(epsilon=5.0, delta=1e-4), unit=Unit("person", 2)).close()
     images, labels = drawn(10, 1)
     write_idx("lone-images-idx3", images)
@@ -458,11 +458,15 @@ def test_what_is_wrong_is_said_before_anything_is_charged(
 def test_without_torch_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from tacit.models import registry
 
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    def absent(module: str) -> None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(registry, "import_module", absent)
     outcome = train(run)
     assert outcome.code == 2
     assert outcome.err == (
-        "tacit: Networks need PyTorch, which is not installed. Install it: pip install 'tacit[torch]'\n"
+        "tacit: Private networks need the package torch, which is not installed. "
+        "Install it: pip install 'tacit[torch]'\n"
     )
 
 
@@ -471,7 +475,7 @@ def test_without_pillow_it_says_what_to_install(run: Run, monkeypatch: pytest.Mo
         Path("pictures", name).mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "PIL", None)
     outcome = train(run, "--size", "12", data="pictures", classes="")
-    assert (outcome.code, outcome.err.count("pip install pillow"), charges()) == (2, 1, 0)
+    assert (outcome.code, outcome.err.count("pip install 'tacit[images]'"), charges()) == (2, 1, 0)
 
 
 @pytest.fixture

@@ -13,24 +13,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from commands import Outcome, Run, commands  # noqa: E402
+from commands import HOURS_AND_SEX, Outcome, Run, commands  # noqa: E402
 from tacit import Budget, Ledger, Unit, jobs  # noqa: E402
 from tacit.data import reading  # noqa: E402
 from tacit.models import load  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-SCHEMA = """
+SCHEMA = f"""
 population = 400
 [columns.age]
 type = "integer"
 bounds = [0, 100]
-[columns.hours]
-type = "number"
-bounds = [0, 80]
-[columns.sex]
-type = "category"
-categories = ["Female", "Male"]
+{HOURS_AND_SEX}
 [columns.income]
 type = "category"
 categories = ["low", "high"]
@@ -138,13 +131,20 @@ def test_the_schema_says_how_a_csv_is_written(run: Run) -> None:
     assert run("predict", "model.safetensors", "test.csv").good().out.count("\n") == 301
 
 
-def test_a_number_is_predicted_within_its_bounds(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "title"),
+    [
+        ("mlp", "regression network with a hidden layer"),
+        ("autoencoder", "regression on the codes of an auto-encoder"),
+    ],
+)
+def test_a_number_is_predicted_within_its_bounds(run: Run, architecture: str, title: str) -> None:
     for name, rows, seed in (("data", 400, 1), ("test", 300, 2)):
         table = people(rows, seed)
         table["hours"] = np.where(table["sex"] == "Male", 60.0, 20.0)
         table.to_csv(f"{name}.csv", index=False)
-    done = train(run, "--test", "test.csv", "--test-public", target="hours").good()
-    assert "regression network with a hidden layer of hours" in done.out
+    done = train(run, "--test", "test.csv", "--test-public", target="hours", architecture=architecture).good()
+    assert f"{title} of hours" in done.out
     assert "hours, a number from 0 to 80" in done.out
     network = load("model.safetensors")
     assert not hasattr(network, "predict_proba")

@@ -13,7 +13,7 @@ import pytest
 
 import tacit
 from tacit import Guarantee, events
-from tacit.errors import InvalidValue, ModelUnreadable, TacitError
+from tacit.errors import InvalidValue, MissingExtra, ModelUnreadable, TacitError
 from tacit.evaluation import evaluate, evaluations_of
 from tacit.models import describe, description_of, guarantee_of, load, registry, save
 
@@ -201,14 +201,19 @@ def test_a_fresh_process_loads_either_kind(network: Network, path: Path, tmp_pat
         assert done.stdout.strip() == said
 
 
-@pytest.mark.parametrize(("missing", "package"), [("torch", "PyTorch"), ("safetensors", "safetensors")])
+@pytest.mark.parametrize("missing", ["torch", "safetensors.torch"])
 def test_without_torch_it_says_what_to_install(
-    missing: str, package: str, network: Network, path: Path, monkeypatch: pytest.MonkeyPatch
+    missing: str, network: Network, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(network, path)
-    monkeypatch.setattr(registry, "find_spec", lambda name: None if name == missing else object())
+
+    def absent(module: str) -> None:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    monkeypatch.setattr(registry, "import_module", absent)
+    package = missing.partition(".")[0]
     for read in (load, describe):
-        with pytest.raises(TacitError, match=rf"Networks need {package}.*pip install 'tacit\[torch\]'"):
+        with pytest.raises(MissingExtra, match=rf"networks need .* {package},.*pip install 'tacit\[torch\]'"):
             read(path)
 
 
@@ -221,7 +226,8 @@ def test_formats_are_a_closed_list(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.require(name)
     assert imported == [
         "tacit.models.archive", "tacit.estimators.registry", "tacit.labels.saving",
-        "tacit.pate.registry", "tacit.local.learning", "tacit.training.networks.network",
+        "tacit.pate.registry", "tacit.local.learning", "tacit.local.records",
+        "tacit.training.networks.network",
     ]  # fmt: skip
     with pytest.raises(KeyError):
         registry.require("os")

@@ -264,3 +264,46 @@ class Named(nn.Module):
 
     def forward(self, *, left: Tensor, right: Tensor) -> Tensor:
         return torch.tanh(self.left(left)) * self.right(right)
+
+
+class LowerTriangle(nn.Module):
+    """A parametrisation: the weight below its diagonal."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight.tril() * 2
+
+
+class Weighted(nn.Module):
+    """A bag whose entries have weights, of the words alone or of a table of their own."""
+
+    def __init__(self, bag: nn.EmbeddingBag, learned: bool = False) -> None:
+        super().__init__()
+        self.bag, self.table = bag, nn.Embedding(7, 1) if learned else None
+
+    def forward(self, words: Tensor) -> Tensor:
+        like = self.bag.weight.dtype
+        weights = (words + 1).to(like).sqrt() if self.table is None else self.table(words)[..., 0].exp()
+        return self.bag(words, per_sample_weights=weights)
+
+
+class Bags(nn.Module):
+    """A bag called on all words in a row, and on where each example begins."""
+
+    def __init__(self, bag: nn.EmbeddingBag) -> None:
+        super().__init__()
+        self.bag = bag
+
+    def forward(self, words: Tensor) -> Tensor:
+        count, length = words.shape
+        return self.bag(words.flatten(), torch.arange(count + self.bag.include_last_offset) * length)
+
+
+class Table(nn.Module):
+    """A table without a layer, looked up by words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(7, 4))
+
+    def forward(self, words: Tensor) -> Tensor:
+        return torch.tanh(F.embedding(words, self.table, padding_idx=1))

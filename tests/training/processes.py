@@ -384,10 +384,9 @@ SCENES = (
 
 
 def main(folder: Path) -> None:
-    torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     made = {"without_joining": without_joining(rank, folder)}
-    distributed.init_process_group("gloo", timeout=timedelta(seconds=60))
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=300))
     for scene in SCENES:
         made[scene.__name__] = scene(rank, folder)
         distributed.barrier()

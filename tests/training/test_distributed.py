@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("processes")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*command, processes.__file__, str(folder)], capture_output=True, text=True, timeout=240, check=False
+        [*command, processes.__file__, str(folder)], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return SimpleNamespace(folder=folder, made=[torch.load(folder / f"{rank}.pt") for rank in (0, 1)])

@@ -116,16 +116,60 @@ def test_embedding(
 @pytest.mark.parametrize(
     "name",
     ["class token", "gpt", "positions, cut", "positions, in place", "scales together", "token expanded",
-     "learned start", "lstm", "transposed conv", "batch norm, evaluating", "recomputed"],
+     "learned start", "lstm", "transposed conv", "batch norm, evaluating", "recomputed", "bare product",
+     "mixed uses", "product, turned", "product on the left", "product by head", "product with a vector",
+     "linear, bare", "linear, frozen weight", "addmm", "einsum", "einsum, dots", "einsum by head",
+     "einsum of three", "einsum, two places", "einsum, in another order", "low rank", "bilinear",
+     "bilinear, sequence", "weight norm", "weight norm, sequence", "weight norm, columns",
+     "weight norm, used again", "weight norm of a convolution", "weight norm, same padding",
+     "weight norm by hooks", "spectral norm, evaluating", "orthogonal", "masked weight", "bag of words",
+     "bag, sum", "bag, mean with padding", "bag, weighted", "bag, learned weights", "bag, offsets",
+     "bag, all offsets", "table, bare", "tied embedding, bare"],
 )  # fmt: skip
 def test_no_second_pass(name: str) -> None:
-    """Common ways to use a parameter outside layers are served without the fallback."""
+    """Common ways to use a parameter outside layers are served, and proved, without the fallback."""
     make, draw = ZOO[name]
     model, inputs = make(), draw()
     targets = torch.randn(BATCH)
     clipped_gradient_sum(model, squared, inputs, targets, 1.0)
-    routes = routes_for(Parts(model), squared, inputs, targets, lambda made: pytest.fail("not kept"))
+    routes = routes_for(Parts(model), squared, inputs, targets, lambda made, again: pytest.fail("not kept"))
     assert routes.fallback == ()
+    assert not routes.program.alone
+
+
+def test_spectral_norm_is_put_back() -> None:
+    """Its vectors move with every pass, by the weights alone: all examples begin at the same ones."""
+    torch.manual_seed(0)
+    model = nn.utils.parametrizations.spectral_norm(nn.Linear(30, 20)).double()
+    buffers = {name: each.clone() for name, each in model.named_buffers()}
+    inputs, targets = torch.randn(BATCH, 30).double(), torch.randn(BATCH).double()
+    found, _ = clipped_gradient_sum(model, squared, inputs, targets, 1e9)
+    assert all(torch.equal(each, buffers[name]) for name, each in model.named_buffers())
+    squared(model(inputs), targets).sum().backward()
+    for name, each in model.named_parameters():
+        torch.testing.assert_close(found[name], each.grad)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_weight_norm_of_gradients_along_the_weight(shape: tuple[int, ...]) -> None:
+    """The part along the weight is taken away: hardly anything is left of an example that lies along it."""
+    torch.manual_seed(0)
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(40, 30)).double()
+    inputs = torch.randn(BATCH, *shape, 40, dtype=torch.float64)
+    inputs[0] = model.weight[0].detach() * 1e6
+    with torch.no_grad():
+        model.parametrizations.weight.original1[1:] = model.parametrizations.weight.original1[0]
+    norms = assert_equal_to_loop(model, inputs, torch.randn(BATCH, dtype=torch.float64))
+    assert norms[0] > 100 * norms[1:].max()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("values", [(1, 2, 2), (2, 2, 2), (5, 6, 1)])
+def test_bag_of_one_word_again_and_again(mode: str, values: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model = nn.EmbeddingBag(7, 4, mode=mode, padding_idx=2).double()
+    inputs = torch.tensor([values, (0, 0, 0), (3, 0, 2)])
+    assert_equal_to_loop(model, inputs, torch.randn(3).double())
 
 
 @settings(max_examples=30, deadline=None)

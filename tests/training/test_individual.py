@@ -142,7 +142,8 @@ def test_the_run_is_one_release_with_noise_for_the_budget() -> None:
 def test_the_curator_sees_each_examples_own_epsilon() -> None:
     trainer, _ = run()
     own = trainer.private_costs.epsilon()
-    assert own[0] == own[5] == 0
+    # A gradient of 0 pays for what may have been lost below the smallest number (gradients.norms).
+    assert own[5] == 0 <= own[0] < 0.005
     assert own[3] == own[4] == pytest.approx(trainer.guarantee.epsilon, rel=1e-6)
     exact = accounting.epsilon(events.Gaussian(math.sqrt(2 / 1.5)), 1e-5)
     assert exact <= own[2] <= 1.01 * exact
@@ -181,7 +182,7 @@ def test_an_example_that_leaves_one_step_late_is_found(name: str) -> None:
     case = REGISTRY[name]
     to_the_end = tc.ExpectedIndividual(tc.TRAINING[name]).loss_to_the_end
     case = replace(case, pair=replace(case.pair, score=to_the_end))
-    with tc.one_thread(), pytest.raises(AssertionError, match=r"claims ε = .*, but ε ≥"):
+    with pytest.raises(AssertionError, match=r"claims ε = .*, but ε ≥"):
         check_audit(case, tc.making(tc.TRAINING[name], late=1.0), seed=2)
 
 

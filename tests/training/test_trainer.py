@@ -449,7 +449,7 @@ def test_two_threads_on_one_model_are_refused_before_the_charge(ledger: tacit.Le
 
     def standing(inputs: Tensor) -> Tensor:
         within.set()
-        assert go_on.wait(50)
+        assert go_on.wait(120)
         return inputs
 
     own = trainer(plan(batch_size=ROWS), model)
@@ -459,7 +459,7 @@ def test_two_threads_on_one_model_are_refused_before_the_charge(ledger: tacit.Le
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(first.fit, data())
         try:
-            assert within.wait(50)
+            assert within.wait(120)
             with pytest.raises(InvalidValue, match="Another step on this model is running"):
                 trainer(plan(epsilon=2.0), model, ledger=ledger).fit(data())
             late = trainer(plan(epsilon=2.0), model, ledger=ledger).batches(data())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import tacit
 from tacit.errors import InvalidValue
@@ -165,3 +165,106 @@ def test_no_units_at_all() -> None:
     assert len(nobody) == 0
     trainer, _ = stepped(nobody)
     assert trainer.step_number == 1
+
+
+@pytest.mark.parametrize("more", [1, 2, 5, 50])
+def test_with_a_known_seed_no_unit_chooses_the_rows_of_another(more: int) -> None:
+    """A seed is public: what is kept of one unit must not move with the number of rows of another."""
+
+    def kept(first: int) -> list[int]:
+        inputs = torch.zeros(first + 6, 1)
+        made = ByUnit((inputs, inputs), ["a"] * first + ["b"] * 6, rows_per_unit=3, random_state=0)
+        return (made._places[1] - first).tolist()
+
+    assert kept(more) == kept(3)
+
+
+def test_rows_are_chosen_at_random() -> None:
+    inputs, names = torch.zeros(8, 1), ["a"] * 8
+    drawn = [ByUnit((inputs, inputs), names, rows_per_unit=2)._places[0] for _ in range(600)]
+    assert all(len(set(own.tolist())) == 2 for own in drawn)
+    counts = np.bincount(np.concatenate(drawn), minlength=8)
+    assert counts.min() > 80  # 150 ± 10.6; a false alarm below 1e-9
+
+
+def _sorting(items: list[Any]) -> Any:
+    """As collate functions for sequences do: the longest first."""
+    return default_collate(sorted(items, key=lambda item: -float(item[0][0])))
+
+
+def _dropping(items: list[Any]) -> Any:
+    return default_collate([item for item in items if item[0][0] < 0] or items[:1])
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_collate_function_that_reorders_rows_mixes_no_units() -> None:
+    """Units of as many rows as fit, whose own order does not matter."""
+    inputs, targets = rows(9)
+    people = np.array([0, 1, 2] * 3)
+    loader = DataLoader(TensorDataset(inputs, targets), collate_fn=_sorting)
+    _, expected = stepped(ByUnit((inputs, targets), people, rows_per_unit=3))
+    _, moved = stepped(ByUnit(loader, people, rows_per_unit=3))
+    for name, each in expected.items():
+        torch.testing.assert_close(moved[name], each)
+
+
+def test_a_collate_function_that_drops_rows_is_refused() -> None:
+    """Three rows less are one unit less, and every row behind them in the example of another unit."""
+    inputs, targets = rows(9)
+    inputs[:, 0] = torch.tensor([1.0, -1, -1, 1, -1, -1, 1, -1, -1])
+    loader = DataLoader(TensorDataset(inputs, targets), collate_fn=_dropping)
+    with pytest.raises(InvalidValue, match="keeps the rows of a unit"):
+        stepped(ByUnit(loader, np.arange(9) // 3, rows_per_unit=3))
+
+
+def test_a_collate_function_of_several_shapes_is_refused() -> None:
+    inputs, targets = rows(9)
+
+    def padded(items: list[Any]) -> Any:
+        longest = 1 + max(int(item[0][0] > 0) for item in items)
+        return torch.stack([item[0].repeat(longest) for item in items]), torch.stack([i[1] for i in items])
+
+    inputs[:, 0] = torch.tensor([1.0] * 3 + [-1.0] * 6)
+    loader = DataLoader(TensorDataset(inputs, targets), collate_fn=padded)
+    parts = ByUnit(loader, np.arange(9) // 3, rows_per_unit=3).batches([np.arange(3)], 3)
+    with pytest.raises(InvalidValue, match="one shape"):
+        next(parts)
+
+
+def test_one_row_of_each_unit() -> None:
+    """With one row per unit there is nothing to weigh: targets are the data set's own."""
+    one = {"unit": Unit("person", 1)}
+    bounded = ByUnit(rows(), PEOPLE, rows_per_unit=1)
+    trainer, _ = stepped(bounded, plan=one)
+    assert (len(bounded), trainer.step_number) == (3, 1)
+    assert trainer.guarantee.unit == Unit("person", 1)
+
+
+def test_a_loss_of_the_batch_is_not_spread_over_rows() -> None:
+    def loss(outputs: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(outputs, own)
+
+    plan = Plan(**FACTS)
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    trainer = Trainer(model, loss, optimizer, plan, progress=False)
+    with pytest.raises(InvalidValue, match="one loss per example"):
+        trainer.fit(ByUnit(rows(), PEOPLE, rows_per_unit=3))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        torch.arange(10.0, requires_grad=True), torch.arange(10).to(torch.bfloat16),
+        torch.tensor([0.0, 1, 2, 3, 4, 5, 6, 7, 8, torch.nan]), torch.arange(10) // 2,
+    ],
+    ids=["grad", "bfloat16", "nan", "int"],
+)  # fmt: skip
+def test_names_may_be_any_tensor(names: torch.Tensor) -> None:
+    whole = [each for each in names.tolist() if each == each]
+    assert len(ByUnit(rows(), names, rows_per_unit=3)) == len(set(whole))
+
+
+def test_units_of_units_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="made of rows once"):
+        ByUnit(ByUnit(rows(), PEOPLE, rows_per_unit=3), [0, 0, 1], rows_per_unit=3)

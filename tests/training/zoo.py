@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from training.modules import (
+    Bags,
     Cells,
     ClassToken,
     Cross,
@@ -18,6 +21,7 @@ from training.modules import (
     Flattened,
     Last,
     LearnedStart,
+    LowerTriangle,
     Masked,
     Named,
     Packed,
@@ -26,9 +30,11 @@ from training.modules import (
     Reused,
     Scale,
     SequenceFirst,
+    Table,
     TiedFunction,
     TiedModules,
     TinyGPT,
+    Weighted,
 )
 
 BATCH = 5
@@ -59,6 +65,23 @@ def _shared_bias() -> nn.Module:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4))
     model[2].bias = model[0].bias
     return model
+
+
+def _half_frozen(model: Direct) -> nn.Module:
+    model.own[0].requires_grad_(False)
+    return model
+
+
+def _old_weight_norm() -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 4)), nn.Tanh(), nn.Linear(4, 2))
+
+
+def _masked_weight() -> nn.Module:
+    model = nn.Linear(4, 3)
+    nn.utils.parametrize.register_parametrization(model, "weight", LowerTriangle())
+    return nn.Sequential(model, nn.Tanh())
 
 
 def _eval(model: nn.Module) -> nn.Module:
@@ -232,6 +255,68 @@ ZOO: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         ),
         x(3),
     ),
+    "weight norm, sequence": (lambda: weight_norm(nn.Linear(3, 4)), x(5, 3)),
+    "weight norm, columns": (lambda: weight_norm(nn.Linear(3, 4), dim=1), x(2, 3)),
+    "weight norm, used again": (lambda: Reused(weight_norm(nn.Linear(3, 3))), x(3)),
+    "weight norm of a convolution": (
+        lambda: nn.Sequential(weight_norm(nn.Conv2d(2, 3, 3, stride=2, padding=1)), nn.Flatten()),
+        x(2, 6, 5),
+    ),
+    "weight norm, same padding": (
+        lambda: weight_norm(nn.Conv1d(2, 4, 4, padding="same", dilation=2, groups=2)),
+        x(2, 7),
+    ),
+    "weight norm by hooks": (_old_weight_norm, x(3)),
+    "spectral norm, evaluating": (
+        lambda: _eval(nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4)), nn.Tanh())),
+        x(3),
+    ),
+    "orthogonal": (
+        lambda: nn.utils.parametrizations.orthogonal(nn.Linear(4, 4), orthogonal_map="matrix_exp"),
+        x(4),
+    ),
+    "masked weight": (_masked_weight, x(4)),
+    "low rank": (lambda: Direct(lambda x, p, q: x @ (p @ q), (4, 2), (2, 3)), x(3, 4)),
+    "product, turned": (lambda: Direct(lambda x, p: torch.tanh(x @ p.t()) @ p, (2, 4)), x(3, 4)),
+    "product on the left": (lambda: Direct(lambda x, p: p @ x, (2, 3)), x(3, 4)),
+    "product by head": (lambda: Direct(lambda x, p: x @ p, (2, 4, 3)), x(2, 3, 4)),
+    "product with a vector": (lambda: Direct(lambda x, p: torch.matmul(x, p)[:, None], (4,)), x(4)),
+    "linear, bare": (lambda: Direct(nn.functional.linear, (2, 4), (2,)), x(3, 4)),
+    "linear, frozen weight": (lambda: _half_frozen(Direct(nn.functional.linear, (2, 4), (2,))), x(3, 4)),
+    "addmm": (lambda: Direct(lambda x, p, q: torch.addmm(q, x, p), (4, 2), (2,)), x(4)),
+    "einsum": (lambda: Direct(lambda x, p: torch.einsum("bti,oi->bto", x, p), (2, 4)), x(3, 4)),
+    "einsum, dots": (lambda: Direct(lambda x, p: torch.einsum("...i,io->...o", x, p), (4, 2)), x(3, 4)),
+    "einsum by head": (
+        lambda: Direct(lambda x, p: torch.einsum("bhti,hio->bhto", x, p), (2, 4, 3)),
+        x(2, 3, 4),
+    ),
+    "einsum of three": (
+        lambda: Direct(lambda x, p: torch.einsum("bi,oij,bj->bo", x, p, x.sin()), (2, 4, 4)),
+        x(4),
+    ),
+    "einsum, two places": (
+        lambda: Direct(lambda x, p: torch.einsum("bhd,hde->be", x, p), (3, 4, 2)),
+        x(3, 4),
+    ),
+    "einsum, in another order": (
+        lambda: Direct(lambda x, p: torch.einsum("bhd,hed->be", x, p), (3, 2, 4)),
+        x(3, 4),
+    ),
+    "bilinear, sequence": (
+        lambda: nn.Bilinear(3, 2, 4, bias=False),
+        lambda: (torch.randn(BATCH, 3, 3), torch.randn(BATCH, 3, 2)),
+    ),
+    "bag, sum": (lambda: nn.EmbeddingBag(7, 4, mode="sum", padding_idx=2), words(3)),
+    "bag, mean with padding": (lambda: nn.EmbeddingBag(7, 4, padding_idx=2), words(6)),
+    "bag, largest": (lambda: nn.EmbeddingBag(7, 4, mode="max"), words(3)),
+    "bag, weighted": (
+        lambda: nn.Sequential(Weighted(nn.EmbeddingBag(7, 4, mode="sum")), nn.Linear(4, 2)),
+        words(3),
+    ),
+    "bag, learned weights": (lambda: Weighted(nn.EmbeddingBag(7, 4, mode="sum"), learned=True), words(3)),
+    "bag, offsets": (lambda: Bags(nn.EmbeddingBag(7, 4)), words(3)),
+    "bag, all offsets": (lambda: Bags(nn.EmbeddingBag(7, 4, include_last_offset=True)), words(3)),
+    "table, bare": (Table, words(3)),
     "batch norm of images, evaluating": (
         lambda: _eval(nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))),
         x(2, 4, 4),

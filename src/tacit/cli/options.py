@@ -13,6 +13,7 @@ __all__ = [
     "Delimiter",
     "Delta",
     "DryRun",
+    "Exclude",
     "Format",
     "Label",
     "LedgerPlace",
@@ -20,6 +21,7 @@ __all__ = [
     "OnlyDataset",
     "Out",
     "Overwrite",
+    "Page",
     "Quiet",
     "SchemaFile",
     "Seed",
@@ -28,6 +30,7 @@ __all__ = [
     "TestDataset",
     "TestEpsilon",
     "TestPublic",
+    "Transform",
 ]
 
 TEST = "Testing on other data"
@@ -62,6 +65,14 @@ DryRun = Annotated[
 ]
 Format = Annotated[
     str, typer.Option("--format", help="How to print: table for people, or json.", metavar="table|json")
+]
+Page = Annotated[Path | None, typer.Option(help="HTML page to write.", show_default="none")]
+Transform = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN=log1p|sqrt", help="Transform a number before scaling; may be repeated."),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
 ]
 Out = Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tacit import _validate, jobs
-from tacit.cli import completion, options, spending
+from tacit.cli import completion, embedding, options, spending
 from tacit.cli.common import (
     described,
     made_facts,
@@ -39,13 +39,6 @@ HOW = "How it is trained (by default as suits the architecture)"
 
 
 def train(
-    architecture: Annotated[
-        str,
-        typer.Option(
-            help="linear or mlp; for images also cnn, scattering or resnet.", show_default=False,
-            autocompletion=completion.architectures,
-        ),
-    ],
     epsilon: Annotated[float, typer.Option(help="ε to spend on the run.", show_default=False)],
     delta: Annotated[float, typer.Option(help="δ to spend; the noise is Gaussian.", show_default=False)],
     ledger: options.LedgerPlace,
@@ -58,6 +51,19 @@ def train(
             show_default=False,
         ),
     ] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(
+            help="linear, mlp or autoencoder; for images also cnn, scattering, patches or resnet.",
+            show_default="linear, on --features", autocompletion=completion.architectures,
+        ),
+    ] = None,
+    features: embedding.Features = None,
+    pixels: embedding.Pixels = None,
+    mirrored: embedding.Mirrored = False,
+    text: embedding.Text = None,
+    tokens: embedding.Tokens = None,
+    cache: embedding.Cache = None,
     population: Annotated[
         int | None,
         typer.Option(
@@ -169,6 +175,13 @@ def train(
             rich_help_panel=HOW, show_default=False,
         ),
     ] = None,
+    fading: Annotated[
+        str | None,
+        typer.Option(
+            help="What the learning rate does over the run: none, or 'to zero'.", rich_help_panel=HOW,
+            show_default=False,
+        ),
+    ] = None,
     sampling: Annotated[
         str | None,
         typer.Option(
@@ -216,6 +229,10 @@ def train(
     categories is learnt as classes, one with bounds as a number; a row whose
     target is neither adds nothing. Images and arrays need no schema.
 
+    With --features only a small network is trained, on numbers that a fixed
+    public function makes of each image or text: wavelets, or a network that was
+    trained on public data and is installed as a package; nothing is downloaded.
+
     What is public is declared: how many examples and classes there are. Names,
     shapes and types in the header of the file are taken as public, and so are
     the names of folders by class; this is printed. An example whose label is
@@ -239,17 +256,20 @@ def train(
         job = jobs.plan_train(
             source, architecture=architecture, epsilon=epsilon, delta=delta, population=population,
             ledger=ledger, schema=schema, target=target, exclude=exclude or (),
-            transforms=transforms_of(transform or ()), dataset=dataset, out=out, overwrite=overwrite,
+            transforms=transforms_of(transform or ()), features=features, pixels=pixels,
+            mirrored=mirrored or None, text=text,
+            tokens=tokens, cache=cache, dataset=dataset, out=out, overwrite=overwrite,
             classes=classes, images=images, labels=labels, inputs=inputs, targets=targets, size=_side(size),
             grey=grey, mean=_numbers("mean", mean), std=_numbers("std", std), epochs=epochs,
             batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer, clip_norm=clip_norm,
-            clipping=clipping, average=average, sampling=sampling, noise=noise, bands=bands, test=test,
-            test_epsilon=test_epsilon, test_public=test_public, test_dataset=test_dataset, label=label,
-            report=report, checkpoint=checkpoint, resume=resume, random_state=seed,
+            clipping=clipping, average=average, fading=fading, sampling=sampling, noise=noise, bands=bands,
+            test=test, test_epsilon=test_epsilon, test_public=test_public, test_dataset=test_dataset,
+            label=label, report=report, checkpoint=checkpoint, resume=resume, random_state=seed,
         )  # fmt: skip
     with job:
         console = Console(quiet=quiet or in_json)
         _show_plan(console, job)
+        embedding.show_cache(console, job)
         plan = _plan_facts(job)
         if dry_run and in_json:
             show_json(plan)
@@ -261,7 +281,9 @@ def train(
                 return
             with status("Looking whether the files are whole"):
                 job.check()
-            made = job.run(_teller(console), spending.warn, bar=False if console.quiet else None)
+            with embedding.counter(console, job) as seen:
+                bar = False if console.quiet else None
+                made = job.run(_teller(console), spending.warn, bar=bar, seen=seen)
         _show_made(console, job, made)
         if in_json:
             done = {"stopped": made.stopped, "steps_done": made.steps}

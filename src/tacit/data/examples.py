@@ -27,6 +27,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._extras import needed
 from tacit.errors import InvalidValue, SourceMissing, TacitError
 
 __all__ = ["Found", "Where", "find", "valid_labels"]
@@ -306,10 +307,8 @@ def _folder(folder: Path, where: Where) -> Found:
         names, files = where.classes, [(path, -1) for path in _images(folder, deep=True)]
     if where.size is None:
         raise InvalidValue("size", None, "given for a folder of images, such as size=(32, 32)")
-    try:
+    with needed("Folders of images"):
         import PIL  # noqa: F401
-    except ModuleNotFoundError:
-        raise TacitError("Folders of images need Pillow.", "Install it: pip install pillow") from None
     shape = (1 if where.grey else 3, *where.size)
 
     def read() -> tuple[Array, Array | None]:

@@ -190,6 +190,10 @@ class Preprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(labels[codes_of(values, column)])
         return bounded(values, column)
 
+    def contents(self, X: Any) -> list[bytes]:
+        """The features of every row as bytes: rows that a model sees alike have the same."""
+        return [bytes(row) for row in self.transform(X) + 0.0]
+
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The names of the features; ``input_features`` is ignored, the schema knows them."""
         return np.array(self._plan().features.names, dtype=object)

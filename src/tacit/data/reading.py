@@ -30,6 +30,7 @@ __all__ = ["UNIT", "chosen_rows", "is_whole", "prepare", "private_rows"]
 
 
 _RANK = "__rank__"
+_HASH = "__hash__"
 
 
 def prepare(
@@ -94,7 +95,8 @@ def chosen_rows(
     The rows of a unit are ranked by a hash of their columns with a secret ``key``, and the first are taken.
     So which rows of a unit count depends on that unit's rows, on the key and on nothing else, and is the same
     in every query with that key. Rows of a unit with equal columns have equal hashes, and which of them is
-    taken makes no difference.
+    taken makes no difference. The rows come in the order of their hashes, so that every query with that key
+    gives the same rows in the same order, whatever the threads of the engine do.
 
     >>> import pandas as pd
     >>> from tacit.relations import Unit
@@ -111,9 +113,8 @@ def chosen_rows(
     if most is None:
         return table.select(**stored)
     rows = table.select(**stored, **{UNIT: source.unit(table)}).view()
-    ranked = rows.mutate(**{
-        _RANK: ibis.row_number().over(
-            group_by=rows[UNIT], order_by=keyed_hash(key, [rows[name] for name in stored])
-        )
+    hashed = rows.mutate(**{_HASH: keyed_hash(key, [rows[name] for name in stored])}).view()
+    ranked = hashed.mutate(**{
+        _RANK: ibis.row_number().over(group_by=hashed[UNIT], order_by=hashed[_HASH])
     }).view()  # fmt: skip
-    return ranked.filter(ranked[_RANK] < most).select(*stored)
+    return ranked.filter(ranked[_RANK] < most).order_by(_HASH).select(*stored)

@@ -98,6 +98,8 @@ class PrivateSource:
         self._show = show_engine_errors
         self._load = load
         self._closed = False
+        self.failed = False
+        """Whether a query has failed: then it is not known what state the engine is in."""
         self._release = weakref.finalize(self, release or (lambda: None))
 
     def run(self, expression: ir.Table) -> pd.DataFrame:
@@ -133,6 +135,7 @@ class PrivateSource:
                     self._load = None
                 return action()
             except Exception as error:
+                self.failed = True
                 if self._show:
                     problem = f"The engine could not run a query: {error}"
                     raise EngineFailed(problem, engine=self.backend) from error
@@ -210,6 +213,7 @@ def connect(
         names the columns) or Parquet files; a pandas, polars or pyarrow frame, left unchanged until closed;
         or an Ibis table on DuckDB or Spark, see :mod:`tacit.data.engine.stored`. What an Ibis expression does
         to the rows of its table comes before the cleaning, and is as public as the schema.
+        Or a source that was opened under the same schema, which is returned as it is.
     ``delimiter``
         of CSV files, if not that of the schema. Files that end in ``.tsv`` are separated by tabs.
     ``memory_limit``
@@ -220,6 +224,11 @@ def connect(
     Raises :class:`~tacit.errors.SourceMissing` where there is nothing to read, a declared column is
     absent, or it is stored in a type that cannot be what is declared. All of these are public.
     """
+    if isinstance(source, PrivateSource):
+        source.require_open()
+        if source._schema != schema:
+            raise InvalidValue("schema", "another one", "that under which the source was opened")
+        return source
     _check_names(schema)
     dialect = schema.csv if delimiter is None else replace(schema.csv, delimiter=delimiter)
     names = [*schema.columns, schema.unit.column]

@@ -20,7 +20,7 @@ from tacit.data.arithmetic import lengths
 from tacit.data.features import Features, box
 from tacit.errors import InvalidValue
 
-__all__ = ["Space", "complete"]
+__all__ = ["LARGEST", "Space", "complete", "declared_box"]
 
 Array = NDArray[np.float64]
 
@@ -67,20 +67,7 @@ class Space:
 
         ``otherwise`` is a sentence that is added to the advice where neither does.
         """
-        length = None if norm is None else _validate.positive("norm", norm)
-        if bounds is not None:
-            lower, upper = box(bounds, width)
-        elif features is not None:
-            lower, upper = np.array(features.lower), np.array(features.upper)
-            length = features.largest_norm if length is None else length
-        else:
-            lower, upper = np.full(width, -np.inf), np.full(width, np.inf)
-        if length is None and bounds is None:
-            advice = (
-                "Say what is publicly known: bounds=(lower, upper) of the features, norm= of a row, or a "
-                f"Preprocessor before. {otherwise}".rstrip()
-            )
-            raise InvalidValue("bounds", None, "given, or norm=", advice)
+        lower, upper, length = declared_box(width, bounds, norm, features, otherwise)
         return cls.of(lower, upper, length, intercept=intercept)
 
     @property
@@ -114,6 +101,30 @@ class Space:
         constant = weights[-1] * (self.intercept / self.radius) if self.intercept > 0 else 0.0
         intercepts = np.broadcast_to(constant - self.centre @ features, (weights.shape[1],))
         return features.T.copy(), np.array(intercepts, dtype=np.float64)
+
+
+def declared_box(
+    width: int, bounds: Any, norm: Any, features: Features | None, otherwise: str = ""
+) -> tuple[Array, Array, float | None]:
+    """The bounds of each feature, ±∞ where none are known, and the norm of a row, None where none is.
+
+    They are what parameters declare, or else what a Preprocessor or another step knows. ``otherwise`` is a
+    sentence that is added to the advice where neither does.
+    """
+    length = None if norm is None else _validate.positive("norm", norm)
+    if bounds is not None:
+        return (*box(bounds, width), length)
+    if features is not None:
+        length = features.largest_norm if length is None else length
+    if length is None:
+        advice = (
+            "Say what is publicly known: bounds=(lower, upper) of the features, norm= of a row, or a "
+            f"Preprocessor before. {otherwise}".rstrip()
+        )
+        raise InvalidValue("bounds", None, "given, or norm=", advice)
+    if features is None:
+        return np.full(width, -np.inf), np.full(width, np.inf), length
+    return np.array(features.lower), np.array(features.upper), length
 
 
 def complete(raw: Array, middle: Array) -> None:

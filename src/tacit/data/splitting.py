@@ -26,12 +26,12 @@ row that put it on a side, and two splits of the same table are different ones.
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tacit.errors import InvalidValue, TacitError
+from tacit.randomness import Source
 from tacit.relations import Relation
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Split:
     @classmethod
     def drawn(cls, share: float, seed: int | None = None) -> Split:
         """A split with a fresh key, or with one that follows from a seed, for tests."""
-        key = secrets.token_hex(16)
+        key = f"{Source().bits(128):032x}"
         if seed is not None:
             key = hashlib.sha256(f"split {seed}".encode()).hexdigest()[:32]
         return cls(share, key)

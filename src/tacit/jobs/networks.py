@@ -19,6 +19,7 @@ from tacit.data.examples import Found, Where, find, valid_labels
 from tacit.data.given import places
 from tacit.data.preprocessor import Preprocessor
 from tacit.data.reading import prepare
+from tacit.data.texts import TextColumn
 from tacit.errors import InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs import files
@@ -31,7 +32,11 @@ from tacit.ledger import Payment
 from tacit.relations import Relation
 from tacit.schema import Schema
 from tacit.training import Plan, Trainer
-from tacit.training.networks.network import Later, Network, Preparation
+from tacit.training.features.cache import FeatureCache
+from tacit.training.features.fixed import Seen
+from tacit.training.features.registry import Chosen, made, side_of
+from tacit.training.networks.later import Later
+from tacit.training.networks.network import Network, Preparation
 from tacit.training.networks.settings import Settings, average_of, resumed, seeded_start
 
 if TYPE_CHECKING:
@@ -52,7 +57,8 @@ def started_with(checkpoint: Path | None, **given: Any) -> Start:
         return Start(resumed(checkpoint, given))
     chosen = {name: value for name, value in given.items() if value is not None}
     told = "run" if given["target"] is None else f"network of {given['target']}"
-    return Start({**_USUAL, "label": f"{given['architecture']} {told}", **chosen})
+    on = "" if given["features"] is None else f" {given['features']}"
+    return Start({**_USUAL, "label": f"{given['architecture']}{on} {told}", **chosen})
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,9 @@ class Start:
         """How to find the examples."""
         known = self.options
         size = known.get("size")
+        if size is None and "features" in known:
+            side = side_of(known["features"], known.get("pixels"))
+            size = None if side is None else (side, side)
         return Where(
             known.get("inputs"), known.get("targets"), None if size is None else tuple(size), known["grey"],
             classes=tuple(map(str, known.get("names", ()))),
@@ -77,11 +86,29 @@ class Start:
         known = self.options
         if known.get("schema") is None:
             return None
+        if "features" in known:
+            return TextColumn(
+                Schema.from_toml(known["schema"]), target=known.get("target"), text=known.get("text")
+            )
         schema, excluded = Schema.from_toml(known["schema"]), list(known.get("exclude", ()))
         if schema.unit.column in schema.columns:
             excluded.append(str(schema.unit.column))
         target, transforms = known.get("target"), known.get("transforms")
         return Preprocessor(schema, target=target, transforms=transforms, exclude=excluded)
+
+    def features(self, shape: tuple[int, ...]) -> Chosen | None:
+        """The fixed features of examples of this shape; a run that goes on needs those it began with."""
+        known = self.options
+        if "features" not in known:
+            return None
+        settings = {name: known.get(name) for name in ("pixels", "tokens", "precision", "mirrored")}
+        chosen = Chosen.of(made(known["features"], shape, **settings), shape)
+        if known.get("features_digest", chosen.digest) != chosen.digest:
+            raise InvalidValue(
+                "features", known["features"], "those of the weights that the run was started with",
+                "Install the version of their package that it was started with.",
+            )  # fmt: skip
+        return chosen
 
     def planned(self, found: Found | RowExamples, payment: Payment) -> tuple[Network, Settings, Plan]:
         """A network for these examples and the run with its noise; nothing is read or charged."""
@@ -90,14 +117,23 @@ class Start:
             shape = tuple(known["shape"])
             raise InvalidValue("examples", found.shape, f"of the shape {shape}, as when the run was started")
         architecture, population = known["architecture"], known["population"]
-        settings = Settings.of(architecture, population, **{name: known.get(name) for name in _SETTINGS})
+        features = self.features(found.shape)
+        settings = Settings.of(
+            architecture, population, features is not None, **{name: known.get(name) for name in _SETTINGS}
+        )
+        if features is not None:
+            known = {**known, "features_digest": features.digest, **features.settings}
         if isinstance(found, RowExamples):
-            network = Network.of_table(architecture, found.maker)
+            network = Network.of_table(architecture, found.maker, features)
             started = {**known, "shape": found.shape}
         else:
             names = tuple(known["names"] if "names" in known else self._classes(found))
             prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
-            network = Network.new(architecture, found.shape, names, prepare)
+            network = (
+                Network.new(architecture, found.shape, names, prepare)
+                if features is None
+                else Network.on_features(architecture, features, names)
+            )
             started = {**known, "classes": len(names), "names": names, "shape": found.shape}
         plan = settings.plan(
             population=population, epsilon=known["epsilon"], delta=known["delta"], relation=payment.relation,
@@ -149,6 +185,8 @@ class TrainJob(Job):
         self.out: Path | None = None
         self.report: Path | None = None
         self.checkpoint: Path | None = None
+        self.cache: FeatureCache | None = None
+        """Where feature rows are kept; None if they are not."""
         self.overwrite = False
         planned = self.planned
         kind = "float32" if self.seed is None else "seeded"
@@ -187,20 +225,25 @@ class TrainJob(Job):
     def check(self) -> None:
         """Go through the files, and raise if one of them is damaged; nothing is kept of the examples."""
         self.found.check()
+        if self.cache is not None and self.network.features is not None:
+            self.cache.check(self.network.features.adapter)
         if isinstance(self.test, ExampleTest):
             self.test.found.check()
         elif self.test is not None and self.test.others:
             refuse_same_file(self.found.name, self.test.source)
 
-    def run(self, say: Say = silent, warn: Say = warned, *, bar: bool | None = False) -> Trained:
+    def run(
+        self, say: Say = silent, warn: Say = warned, *, bar: bool | None = False, seen: Seen | None = None
+    ) -> Trained:  # fmt: skip
         """Charge, read, train, save; then test, and save the figures too: no failure loses what was paid for.
 
-        ``bar`` shows the progress of the steps, None only on a terminal.
+        ``bar`` shows the progress of the steps, None only on a terminal; ``seen`` is told how many of the
+        examples have their features.
         """
         from tacit import save
 
         network, place, found = self.network, self.out, None
-        trainer = self._trained(say, bar)
+        trainer = self._trained(say, bar, seen)
         steps, stopped = trainer.step_number, trainer.step_number < self.planned.steps
         if stopped and self.checkpoint is not None:
             return Trained(network, None, None, None, steps, stopped)
@@ -228,7 +271,7 @@ class TrainJob(Job):
         name = "network" if made.path is None else made.path.name
         write_page(self.report, made.model, name, books, overwrite=self.overwrite)
 
-    def _trained(self, say: Say, bar: bool | None) -> Trainer:
+    def _trained(self, say: Say, bar: bool | None, seen: Seen | None) -> Trainer:
         """Charge, read, train. The network holds what was released, and its guarantee."""
         network = self.network
         if self.seed is not None:
@@ -239,7 +282,10 @@ class TrainJob(Job):
             random_state=self.seed,
         )  # fmt: skip
         fixed, _ = network.split()
-        examples = Later(self.found, len(network.classes_), network.prepare, fixed, say)
+        examples = Later(
+            self.found, len(network.classes_), network.prepare, fixed, say,
+            features=network.features, cache=self.cache, seen=seen,
+        )  # fmt: skip
         trainer.fit(examples, resume=self.resume)
         made = trainer.guarantee
         network.guarantee_ = replace(made, assumptions=(*made.assumptions, *self._known()))
@@ -248,10 +294,11 @@ class TrainJob(Job):
             network.run += (("stopped", f"after step {trainer.step_number}"),)
         return trainer
 
-
     def _known(self) -> tuple[str, ...]:
         """What the guarantee takes as public, in words."""
         many = f"how many there are ({self.planned.population})"
+        if self.network.features is not None:
+            many += f", the features {self.network.features.described()}"
         if isinstance(self.found, RowExamples):
             about = f"known without the rows: {many} and {self.found.known}"
             return about, *self.found.opened.assumptions

@@ -66,8 +66,15 @@ class RowExamples:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of one example: how many features it has."""
-        return (len(self.maker.features.names),)
+        """That of one example: how many features it has; none for a text."""
+        return () if self.of_text else (len(self.maker.features.names),)
+
+    @property
+    def of_text(self) -> bool:
+        """Whether an example is one text, and not a row of features."""
+        from tacit.data.texts import TextColumn
+
+        return isinstance(self.maker, TextColumn)
 
     @property
     def known(self) -> str:
@@ -93,7 +100,7 @@ class RowExamples:
         return int(self.opened.run(table.aggregate(rows=count))["rows"].iloc[0])
 
     def read(self) -> tuple[Any, Any]:
-        """Features, and labels or scaled numbers. PRIVATE: the run calls this inside the charge, once."""
+        """Features or texts, and labels or numbers. PRIVATE: the run calls this inside the charge, once."""
         if self._content is None:
             self._content = self._read()
         return self._content
@@ -115,4 +122,5 @@ class RowExamples:
         classes, bounds = declared_target(maker)
         targets = maker.target_values(frame)
         found = places(targets, classes) if bounds is None else scaled(targets, bounds).astype(np.float32)
-        return np.asarray(maker.transform(frame), dtype=np.float32), found
+        made = maker.transform(frame)
+        return (made if self.of_text else np.asarray(made, dtype=np.float32)), found

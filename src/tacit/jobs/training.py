@@ -27,7 +27,7 @@ _TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
 def plan_train(
     source: str | os.PathLike[str] | None = None,
     *,
-    architecture: str,
+    architecture: str | None = None,
     epsilon: float,
     delta: float,
     population: int | None = None,
@@ -36,6 +36,12 @@ def plan_train(
     target: str | None = None,
     exclude: Sequence[str] = (),
     transforms: Mapping[str, str] | None = None,
+    features: str | None = None,
+    pixels: int | None = None,
+    mirrored: bool | None = None,
+    text: str | None = None,
+    tokens: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -56,6 +62,7 @@ def plan_train(
     clip_norm: float | None = None,
     clipping: str | None = None,
     average: float | str | None = None,
+    fading: str | None = None,
     sampling: str | None = None,
     noise: str | None = None,
     bands: int | None = None,
@@ -80,9 +87,14 @@ def plan_train(
         "grey": grey or None, "mean": None if mean is None else tuple(mean),
         "std": None if std is None else tuple(std), "classes": classes,
     }  # fmt: skip
+    chosen = {
+        "features": features, "pixels": pixels, "mirrored": mirrored or None, "text": text, "tokens": tokens,
+    }  # fmt: skip
     known = None if schema is None else _known(schema, target, arrays)
     if known is None and not resume:
-        _check_no_table(source, target, exclude, transforms)
+        _check_no_table(source, target, exclude, transforms, text)
+    if not resume:
+        architecture = _with_features(architecture, chosen, known, exclude, transforms, mean, std)
     if population is None and known is not None:
         population = known.population
     if population is not None or not resume:
@@ -98,10 +110,10 @@ def plan_train(
         architecture=architecture, epsilon=epsilon, delta=delta, population=population,
         **{name: value for name, value in arrays.items() if name not in ("images", "labels")},
         schema=None if known is None else known.to_toml(), target=target,
-        exclude=list(exclude) or None, transforms=dict(transforms or {}) or None,
+        exclude=list(exclude) or None, transforms=dict(transforms or {}) or None, **chosen,
         epochs=epochs, batch_size=batch_size, lr=lr, momentum=momentum, optimizer=optimizer,
-        clip_norm=clip_norm, clipping=clipping, average=average, sampling=sampling, noise=noise,
-        bands=bands, dataset=dataset, label=label, seed=random_state,
+        clip_norm=clip_norm, clipping=clipping, average=average, fading=fading, sampling=sampling,
+        noise=noise, bands=bands, dataset=dataset, label=label, seed=random_state,
     )  # fmt: skip
     if (source is None) == (images is None):
         raise TacitError(
@@ -133,6 +145,7 @@ def plan_train(
             else:
                 job.add_row_test(other, os.fspath(test), test_epsilon, stack)
         job.out, job.report, job.checkpoint, job.overwrite = saved, page, run, overwrite
+        job.cache = _cache(cache, job)
         return job.holding(stack)
 
 
@@ -144,10 +157,15 @@ def train(job: TrainJob) -> Trained:
     ``schema`` and ``target``, a CSV or Parquet file, whose rows become examples as in :func:`fit`: a target
     with declared categories is learnt as classes, one with bounds as a number, and columns to ``exclude``
     make no feature (:mod:`tacit.jobs.tabular` says whom that protects).
-    ``architecture`` is ``"linear"``, ``"mlp"``, ``"cnn"``, ``"scattering"`` or ``"resnet"``, whose recipe
-    gives every setting that is left out; tables take the first two. ``population``, the number of examples,
-    and ``classes`` are public and declared, by the schema of a table. The network is written to ``out`` and a
-    page about it to ``report``, if these are given.
+    ``architecture`` is ``"linear"``, ``"mlp"``, ``"autoencoder"``, ``"cnn"``, ``"scattering"``, ``"patches"``
+    or ``"resnet"``, whose recipe gives every setting that is left out; tables take the first three, and
+    ``features`` the first two, where ``"linear"`` may be left out. ``features`` are fixed and public
+    (:mod:`tacit.training.features`): of images ``"efficientnet-lite0"``, which are made ``pixels`` wide and,
+    if ``mirrored``, averaged with their mirror images, or ``"scattering"``; of the column ``text`` of a table
+    ``"minilm"``, of at most ``tokens`` tokens each. Feature rows are kept in the folder ``cache``, that of
+    the user's caches if None, and nowhere with ``"none"``; they are private.
+    ``population``, the number of examples, and ``classes`` are public and declared, by the schema of a table.
+    The network is written to ``out`` and a page about it to ``report``, if these are given.
     ``checkpoint`` is written at every epoch; ``resume=True`` goes on with the run in it, which was paid for
     when it was started.
 
@@ -173,6 +191,54 @@ def _known(schema: Any, target: str | None, arrays: Mapping[str, Any]) -> Schema
     return schema if isinstance(schema, Schema) else Schema.load(schema)
 
 
+def _with_features(
+    architecture: str | None, chosen: Mapping[str, Any], known: Schema | None, exclude: Sequence[str],
+    transforms: Mapping[str, str] | None, mean: Any, std: Any,
+) -> str:  # fmt: skip
+    """The architecture, linear on features if it is left out; what does not go with features is refused."""
+    name = chosen["features"]
+    if name is None:
+        for option in ("pixels", "mirrored", "text", "tokens"):
+            if chosen[option] is not None:
+                raise TacitError(f"{option}= is for features.", "Name them with features=, or leave it out.")
+        if architecture is None:
+            advice = "Give architecture='linear', or features= for a linear network on fixed features."
+            raise InvalidValue("architecture", None, "given", advice)
+        return architecture
+    from tacit.models.registry import SAFETENSORS, require
+
+    require(SAFETENSORS)
+    from tacit.training.features.registry import kind_of, names
+
+    kind = kind_of(name)
+    if (kind == "text") != (known is not None):
+        fitting = ", ".join(names("image" if known is None else "text"))
+        what = "images need other features" if known is None else "tables have features of their text alone"
+        more = "" if known is not None else ", or give schema= and target= of a table"
+        advice = f"Use {fitting}{more}."
+        raise InvalidValue("features", name, f"of what is trained on: {what}", advice)
+    if exclude or transforms:
+        advice = "Leave them out: of a table only text= and target= are read."
+        raise TacitError("exclude= and transforms= do not go with features=.", advice)
+    if mean is not None or std is not None:
+        advice = "Leave them out: features scale images in their own way."
+        raise TacitError("mean= and std= do not go with features=.", advice)
+    return architecture or "linear"
+
+
+def _cache(place: str | os.PathLike[str] | None, job: TrainJob) -> Any:
+    """Where feature rows are kept, None for nowhere."""
+    if job.network.features is None:
+        if place is not None:
+            raise TacitError("cache= is for features.", "Name them with features=, or leave it out.")
+        return None
+    if place is not None and os.fspath(place) == "none":
+        return None
+    from tacit.training.features.cache import FeatureCache, usual_folder
+
+    return FeatureCache(usual_folder() if place is None else place)
+
+
 def _check_population(population: Any) -> None:
     if population is None:
         raise InvalidValue(
@@ -186,7 +252,7 @@ def _check_no_table(source: Any, *options: Any) -> None:
     """Refuse a table without its schema, and options of a table where there is none."""
     table = source is not None and os.fspath(source).lower().endswith(_TABLES)
     if table or any(options):
-        what = f"{source} is a table" if table else "target=, exclude= and transforms= are for tables"
+        what = f"{source} is a table" if table else "target=, exclude=, transforms= and text= are for tables"
         advice = "Name its schema with schema= and the column to predict with target=; see tacit schema init."
         raise TacitError(f"{what}, which needs a schema.", advice)
 

@@ -29,7 +29,8 @@ The road of a run, with the module to read for each part of it::
       │
     guarantee   ε, δ, event and assumptions, kept in the file      account, saving
 
-Several processes and sharded models are in ``parallel/``, networks by name in ``networks/``.
+Several processes and sharded models are in ``parallel/``, networks by name in ``networks/``, fixed features
+for them in ``features/``.
 
 Everything but :class:`Plan` and :class:`Quantile` needs the extra ``torch`` (``pip install 'tacit[torch]'``).
 PyTorch is imported with the first name that needs it.
@@ -38,6 +39,7 @@ PyTorch is imported with the first name that needs it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit._extras import needed as _needed
 from tacit.training.clipping import Quantile
 from tacit.training.plan import Plan
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from tacit.training.gradients.engine import clipped_gradient_sum
     from tacit.training.isolation.checking import check_model, replace_batchnorm
     from tacit.training.networks.architectures import architecture
+    from tacit.training.networks.autoencoder import AutoEncoder
+    from tacit.training.networks.patches import Patches
     from tacit.training.networks.scattering import Scattering
     from tacit.training.progress import Progress
     from tacit.training.saving import load_weights, save_weights
@@ -55,8 +59,10 @@ if TYPE_CHECKING:
     from tacit.training.trainer import Trainer
 
 __all__ = [
+    "AutoEncoder",
     "ByUnit",
     "GroupNorms",
+    "Patches",
     "Plan",
     "PrivateDiagnostics",
     "Progress",
@@ -74,8 +80,10 @@ __all__ = [
 ]
 
 _ON_FIRST_USE = {
+    "AutoEncoder": "networks.autoencoder",
     "ByUnit": "batches.units",
     "GroupNorms": "asymmetry",
+    "Patches": "networks.patches",
     "PrivateDiagnostics": "step",
     "Progress": "progress",
     "PublicMetric": "schedules",
@@ -94,5 +102,6 @@ _ON_FIRST_USE = {
 def __getattr__(name: str) -> Any:
     """Names that need PyTorch are imported on first use."""
     if name in _ON_FIRST_USE:
-        return getattr(import_module(f"tacit.training.{_ON_FIRST_USE[name]}"), name)
+        with _needed("Private networks"):
+            return getattr(import_module(f"tacit.training.{_ON_FIRST_USE[name]}"), name)
     raise AttributeError(f"module 'tacit.training' has no attribute {name!r}")

@@ -6,7 +6,6 @@ The ledger is the truth where there is one; all charges go through :class:`tacit
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from tacit.errors import InvalidValue, LedgerError, TacitError
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
 from tacit.ledger.work import Span, Work, held, known_here, take_here
+from tacit.randomness import Source
 from tacit.relations import Relation
 from tacit.training import past
 from tacit.training.parallel.distributed import ONE_PROCESS, ProcessGroup
@@ -53,8 +53,10 @@ class Account:
     ) -> None:  # fmt: skip
         self.plan, self.noise, self.group = plan, noise, group
         self.name, self.place = label, place
-        self.disjoint = _validate.choice("earlier", earlier, past.EARLIER) == "disjoint"
+        self._declared = _validate.choice("earlier", earlier, past.EARLIER) == "disjoint"
         self.before: tuple[past.Run, ...] = ()
+        self.late: tuple[str, ...] = ()
+        """The numbers of runs whose weights came into the model while this run went on."""
         self.metrics: tuple[past.Run, ...] = ()
         """The private evaluations that have moved the learning rate."""
         self.public_metric = False
@@ -89,7 +91,7 @@ class Account:
                 "Epochs add up well only by their Rényi divergences: make a ledger with "
                 "tacit.Ledger.open(..., filter='renyi').",
             )  # fmt: skip
-        return secrets.token_hex(16)
+        return f"{Source().bits(128):032x}"
 
     def pay(self, last: int) -> None:
         """Charge for all steps before ``last`` that are not paid for yet; if that is refused, none is taken.
@@ -100,7 +102,7 @@ class Account:
         if last <= self.paid:
             return
         if self.before and not self.disjoint:
-            self.group.together(self._pay_before)
+            self._pay_for(self.before)
         span = self.paid, last
         work = Work(self.run, paid=span, taken=None if self.place else span)
         self._post(work, self.plan.event_of(_length(span)), self.label, self.noise)
@@ -108,16 +110,17 @@ class Account:
         if not self.place:
             self._claimed = last
 
-    def _pay_before(self) -> None:
+    def _pay_for(self, runs: Iterable[past.Run]) -> None:
+        self.group.together(lambda: self._charge_for(runs))
+
+    def _charge_for(self, runs: Iterable[past.Run]) -> None:
         if self.ledger is None:
             return
-        for run in self.before:
+        for run in runs:
             if not _charged_for(self.ledger, run.number):
                 alone, label = run.alone, f"run before {self.label} [{run.number[:8]}]"
                 work = Work(run.number)
-                with self.payment.charge(
-                    alone.event, label, noise=alone.noise, delta=alone.delta, work=work
-                ):
+                with self.payment.charge(alone.event, label, noise=alone.noise, delta=alone.delta, work=work):
                     pass
 
     def claim(self, first: int, last: int) -> None:
@@ -230,6 +233,28 @@ class Account:
         past.check(found.values(), self.plan.guarantee())
         self.before = past.known(found.values())
 
+    def arrive(self, runs: Iterable[past.Run]) -> None:
+        """Count runs whose weights other code put into the model while this run goes on, and pay for them.
+
+        Nothing was declared about their people, so that none of the runs counts as disjoint any more. Refused
+        are those of another relation or unit.
+        """
+        new = self.unknown(runs)
+        if new:
+            self.late += tuple(run.number for run in new)
+            self.inherit(new)
+            self._pay_for(new)
+
+    def unknown(self, runs: Iterable[past.Run]) -> tuple[past.Run, ...]:
+        """Those runs that are neither this one nor counted in it."""
+        mine = {self.run, *(run.number for run in (*self.before, *self.metrics))}
+        return tuple(run for run in runs if run.number not in mine)
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether all runs before this one were declared to be on other people."""
+        return self._declared and not self.late
+
     def count_metric(self, released: Guarantee | None, label: str) -> None:
         """Count an evaluation that moves the learning rate: the weights come from it too.
 
@@ -274,30 +299,36 @@ class Account:
         return (*self.before, mine, *self.metrics)
 
     def _as_run(self, alone: Guarantee) -> past.Run:
-        return past.Run(self.run, alone, tuple(run.number for run in self.before), self.disjoint)
+        before = tuple(run.number for run in self.before)
+        return past.Run(self.run, alone, before, self.disjoint, self.paid)
 
     @property
     def _event(self) -> events.Event:
         return self.plan.event_of(self.paid)
 
-    def guarantee(self, *, stopped: bool = False) -> Guarantee:
-        """What may be promised about everything this run has released, the runs before it included."""
+    def guarantee(self, found: Iterable[past.Run] = (), *, stopped: bool = False) -> Guarantee:
+        """What may be promised about all that this run has released, with the runs before it and ``found``.
+
+        ``found`` are the runs that the weights were found to come from since.
+        """
         if not self.paid:
             raise InvalidValue(
                 "trainer", "a run not begun", "fitted first", "plan.guarantee() tells what it will promise."
             )
         alone = self._alone(stopped=stopped)
-        if not self.before and not self.metrics:
-            return alone
-        apart = self.disjoint and bool(self.before)
-        assumptions = ("the earlier runs on this model saw none of these people",) if apart else ()
-        together = past.composed((*self.before, self._as_run(alone), *self.metrics), alone.delta)
-        return replace(together, assumptions=(*together.assumptions, *assumptions))
+        runs = self._together(alone, found)
+        return past.composed(runs, alone.delta) if len(runs) > 1 else alone
 
-    def epsilon(self, steps: int) -> float:
-        """ε of so many steps, the runs before this one included."""
+    def epsilon(self, steps: int, found: Iterable[past.Run] = ()) -> float:
+        """ε of so many steps, with the runs before this one and ``found``."""
         alone = replace(self.plan.guarantee(), event=self.plan.event_of(steps))
-        return past.composed((*self.before, self._as_run(alone), *self.metrics), alone.delta).epsilon
+        return past.composed(self._together(alone, found), alone.delta).epsilon
+
+    def _together(self, alone: Guarantee, found: Iterable[past.Run]) -> tuple[past.Run, ...]:
+        """All runs that the weights come from, oldest first; another relation or unit is refused."""
+        new = self.unknown(found)
+        past.check(new, alone)
+        return past.oldest_first((*self.before, *self.metrics, *new), self._as_run(alone))
 
     def _alone(self, *, stopped: bool = False) -> Guarantee:
         """What this run by itself promises: its guarantee if the weights it began with were public."""

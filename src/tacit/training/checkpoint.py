@@ -57,9 +57,7 @@ class Checkpoint:
         """Write the run as it stands, with the steps before ``reserved`` about to be taken."""
         tensors: dict[str, Tensor] = {}
         facts = state.to_mapping(reserved)
-        facts["state"] = {
-            name: saving.packed(value, tensors, name) for name, value in facts["state"].items()
-        }
+        facts["state"] = {name: saving.packed(value, tensors, name) for name, value in facts["state"].items()}
         whole, kept = state.group.gathered(tensors), {"checkpoint": json.dumps(facts)}
         state.group.together(lambda: saving.write(self.path, whole, kept, overwrite=True))
         self._reserved = reserved

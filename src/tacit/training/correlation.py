@@ -35,8 +35,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.signal import lfilter
 
 from tacit import _validate
 
@@ -83,6 +81,8 @@ def optimised(*, steps: int, bands: int) -> Correlation:
     steps, bands = _validate.count("steps", steps, 1), _validate.count("bands", bands, 1)
     if bands == 1:
         return Correlation((1.0,))
+    from scipy.optimize import minimize
+
     start = np.cumprod([1 - 0.5 / place for place in range(1, bands)])
     found = minimize(_objective, start, args=(steps,), jac=True, method="L-BFGS-B", options={"maxiter": 200})
     best = min((start, found.x), key=lambda tail: _objective(tail, steps)[0])
@@ -91,7 +91,14 @@ def optimised(*, steps: int, bands: int) -> Correlation:
 
 def _sums(coefficients: Float64, steps: int) -> Float64:
     """The weights of Z_t, Z_{t−1}, … in Y_1 + … + Y_t: the series of 1 ÷ ((1 − x)·c(x))."""
-    made: Float64 = lfilter([1.0], coefficients, np.ones(steps))
+    return _divided(np.ones(steps), coefficients)
+
+
+def _divided(series: Float64, coefficients: Float64) -> Float64:
+    """The series a(x) ÷ c(x), to as many terms as a(x) has."""
+    from scipy.signal import lfilter
+
+    made: Float64 = lfilter([1.0], coefficients, series)
     return made
 
 
@@ -105,6 +112,6 @@ def _objective(tail: Float64, steps: int) -> tuple[float, Float64]:
     if not math.isfinite(squares):
         return _FAR, np.zeros_like(tail)
     # The derivative of a(x) ÷ c(x) by c_j is −x^j·a(x) ÷ c(x)².
-    again = lfilter([1.0], coefficients, sums)
+    again = _divided(sums, coefficients)
     slopes = [-2 * float(counted[place:] @ again[: steps - place]) for place in range(1, len(tail) + 1)]
     return math.log(squares) + math.log(norm), np.array(slopes) / squares + 2 * tail / norm

@@ -12,7 +12,7 @@ from typing import Any
 from tacit import _validate, accounting, events
 from tacit.accounting import filters
 from tacit.errors import CalibrationError, InvalidValue
-from tacit.guarantee import Guarantee
+from tacit.guarantee import Guarantee, above
 from tacit.relations import Relation, Unit, norm_sensitivity, require_whole_rows
 from tacit.training.clipping import CLIPPINGS, Clipping, Quantile, checked_clip_norm, clipping_of
 from tacit.training.correlation import MOST_BANDS, Correlation, optimised
@@ -372,7 +372,7 @@ class Plan:
         return (
             f"{self.steps} steps on {self.batch_size} of {self.population} examples ({self.sampling}), "
             f"{noise}clip_norm {self.clip_norm:g}, noise_multiplier {self.noise_multiplier:.4g}: "
-            f"ε = {self.epsilon:.4g} at δ = {self.delta:g}"
+            f"ε = {above(self.epsilon, 4)} at δ = {above(self.delta, 6)}"
         )
 
 

@@ -22,7 +22,7 @@ from tacit.relations import Relation
 from tacit.training import past
 from tacit.training.batches import tree
 from tacit.training.batches.dataset import Examples, Pair, examples_of, replaced
-from tacit.training.batches.memory import first_pair, fitting_batch
+from tacit.training.batches.memory import fitting_batch
 from tacit.training.batches.units import require_units
 from tacit.training.batches.views import Augment, joined, viewed
 from tacit.training.checkpoint import Checkpoint
@@ -67,7 +67,13 @@ class TrainingRun:
                 "examples are in a batch.",
             )  # fmt: skip
         examples = self._agreed(dataset, resume=resume)
+        if not examples.in_order and (core.individual is not None or own_loop):
+            raise InvalidValue(
+                "dataset", type(dataset), "one whose batches are in the order of the draw, and of one shape",
+                "A loop of your own and accounting='individual' need it: Texts(..., by_length=False).",
+            )  # fmt: skip
         self._begin(resume=resume)
+        self._trace = past.Trace(state.account.run, state.model, state.optimizer)
         stages = list(self._stages())
         if stages:
             self._pay(stages[0][1])
@@ -75,7 +81,7 @@ class TrainingRun:
         if core.individual is not None:
             draw = core.individual.begin(len(examples), draw)
         if core.physical_batch is None and not own_loop:
-            self._fit_to_memory(first_pair(examples))
+            self._fit_to_memory(examples.like())
         size = core.physical_batch or max(1, len(examples))
         try:
             for first, last in stages:
@@ -160,8 +166,6 @@ class TrainingRun:
         state = self.state
         state.account.pay(last)
         past.mark(state.model, state.account.history)
-        if self._trace is None:
-            self._trace = past.Trace(state.account.run, state.model)
 
     def _fit_to_memory(self, pair: Pair | None) -> None:
         core = self.state.core
@@ -197,6 +201,7 @@ class TrainingRun:
         """Take one step: release a private gradient, and hand it to the optimiser."""
         state = self.state
         state.account.check_process()
+        self._count_arrivals()
         self._drop_gradients()
         with self._finding_faults():
             self.diagnostics = state.core.release(map(self._viewed, parts))
@@ -210,6 +215,21 @@ class TrainingRun:
             self._follow(state.schedule)
         if state.average is not None:
             state.average.update(state.model, state.taken, state.plan.steps)
+
+    def arrived(self) -> tuple[past.Run, ...]:
+        """The runs that the model's weights come from now, as far as this process can tell."""
+        return () if self._trace is None else self._trace.arrived()
+
+    def _count_arrivals(self) -> None:
+        """Count the runs whose weights other code has put into the model since the last step."""
+        account, group = self.state.account, self.state.group
+        found = account.unknown(self.arrived())
+        if group.any(bool(found)):
+            first = group.together(lambda: found)
+            if {run.number for run in found} - {run.number for run in first}:
+                raise InvalidValue("model", "of another run in one process", "the same in every process")
+            account.arrive(first)
+            past.mark(self.state.model, account.history)
 
     def _follow(self, schedule: Schedule) -> None:
         """Move the learning rate; a private evaluation that moves it is one more source of the weights."""
@@ -247,6 +267,7 @@ class TrainingRun:
         state = self.state
         self.finished = True
         self.check_sound()
+        self._count_arrivals()
         if self.checkpoint is not None:
             self.checkpoint.end(state)
         if state.average is not None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from tacit import _writing
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
-from tacit.guarantee import Guarantee
+from tacit.guarantee import Guarantee, above
 from tacit.models.claims import checked_guarantee
 from tacit.models.container import Reading
 from tacit.training import past
@@ -56,7 +56,7 @@ def load_weights(path: PATH, model: nn.Module) -> Guarantee:
 def kept_facts(
     model: nn.Module, guarantee: Guarantee, evaluations: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, str]:
-    """What the metadata of a file says about a module's weights."""
+    """What the metadata of a file says about a module's weights, with the module's own ``saved_facts()``."""
     check_sound(model)
     runs = past.marked(model)
     past.check(runs, guarantee)
@@ -65,11 +65,12 @@ def kept_facts(
         if guarantee.epsilon < least.epsilon * (1 - 1e-9) or guarantee.delta < least.delta:
             raise InvalidValue(
                 "guarantee", f"ε = {guarantee.epsilon:.6g}, δ = {guarantee.delta:g}",
-                f"at least ε = {least.epsilon:.6g} at δ = {least.delta:g}",
+                f"at least ε = {above(least.epsilon, 6)} at δ = {above(least.delta, 6)}",
                 f"The weights come from {len(runs)} private run{'s' * (len(runs) > 1)}: save what the last "
                 "trainer promises.",
             )  # fmt: skip
-    facts = {"guarantee": guarantee.to_json(), "past": past.packed(runs)}
+    own: dict[str, str] = getattr(model, "saved_facts", dict)()
+    facts = {**own, "guarantee": guarantee.to_json(), "past": past.packed(runs)}
     return facts | ({"evaluations": json.dumps(evaluations, ensure_ascii=False)} if evaluations else {})
 
 
@@ -140,13 +141,28 @@ def _digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
-    return {name: each for name, each in model.state_dict().items() if isinstance(each, Tensor)}
+    state = {name: each for name, each in model.state_dict().items() if isinstance(each, Tensor)}
+    return under_plain_names(state)
+
+
+def under_plain_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by the names that they have in the module as written, before ``torch.compile`` wrapped it.
+
+    A file is thus the same whether the model, or a part of it, was compiled or not.
+    """
+    return {_plain_name(name): each for name, each in state.items()}
+
+
+def _plain_name(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
 def put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put weights into a model of the same parameters."""
+    """Put weights into a model of the same parameters, compiled or not."""
+    own = {_plain_name(name): name for name in model.state_dict()}
+    named = {own.get(_plain_name(name), name): each for name, each in tensors.items()}
     try:
-        model.load_state_dict(dict(tensors))
+        model.load_state_dict(named)
     except RuntimeError as error:
         raise InvalidValue(
             "model", type(model).__name__, "of the same parameters as the saved one",

@@ -58,6 +58,7 @@ class RunState:
             "clip_norm": self.core.clip_norm,
             "plan": self._plan_facts(),
             "before": past.packed(self.account.before),
+            "late": list(self.account.late),
             "metrics": past.packed(self.account.metrics),
             "public_metric": self.account.public_metric,
             "schedule": None if self.schedule is None else self.schedule.kind,
@@ -81,6 +82,7 @@ class RunState:
             self.account.noise = "seeded"
         start = self.account.reopen(kept["run"], int(kept["paid"]), int(kept["reserved"]))
         self.account.inherit(past.unpacked(kept["before"]))
+        self.account.late = tuple(kept.get("late", ()))
         self.account.metrics = past.unpacked(kept.get("metrics", "[]"))
         self.account.public_metric = bool(kept.get("public_metric", False))
         state: dict[str, Any] = dict(kept["state"])
@@ -147,5 +149,6 @@ def _as_written_now(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a plan in a checkpoint, with those that did not exist when it was written."""
     facts = {**_ADDED_LATER, **plan}
     if "started" in facts:
-        facts["started"] = {"noise": facts["noise"], "bands": facts["bands"], **facts["started"]}
+        then = {"noise": facts["noise"], "bands": facts["bands"], "fading": "none"}
+        facts["started"] = {**then, **facts["started"]}
     return facts

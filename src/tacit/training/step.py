@@ -17,11 +17,11 @@ from tacit.training.batches import tree
 from tacit.training.batches.dataset import Pair
 from tacit.training.batches.memory import out_of_memory
 from tacit.training.clipping import Quantile
-from tacit.training.gradients.engine import Clipped, clipped_gradients, summed, wide
+from tacit.training.gradients.engine import Clipped, clipped_gradients
 from tacit.training.gradients.fallback import Loss
 from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.gradients.routes import forget
-from tacit.training.gradients.sums import BLOCK
+from tacit.training.gradients.sums import BLOCK, summed, wide
 from tacit.training.individual import Individual
 from tacit.training.isolation.generators import generators_seeded
 from tacit.training.isolation.selftest import check_apart, check_clipping, check_noise, finite_rows
@@ -120,8 +120,9 @@ class PrivateStep:
             total, norms, losses = self._summed(parts)
         diagnostics = PrivateDiagnostics(norms, losses, self.clip_norm)
         self._add_noise(total, norms, ahead)
+        tests = self._releases * _TESTS // self.plan.steps
         self._releases += 1
-        if self._releases % max(1, self.plan.steps // _TESTS) == 0:
+        if self._releases * _TESTS // self.plan.steps > tests:
             self._test_due = True
         return diagnostics
 
@@ -197,11 +198,10 @@ class PrivateStep:
         some_inputs, some_targets = tree.mapped(pick, (inputs, targets))
         if not self.alone:
             check_apart(self.model, self.loss, some_inputs, some_targets, *facts)
-        if self.autocast is None:
-            check_clipping(
-                self.model, self.loss, some_inputs, some_targets, self.views, self._rule, self.clip_norm,
-                self.alone,
-            )  # fmt: skip
+        check_clipping(
+            self.model, self.loss, some_inputs, some_targets, self.views, self._rule, self.clip_norm,
+            self.alone, self.autocast,
+        )  # fmt: skip
 
     @property
     def _steps(self) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from tacit.training.parallel.turns import Turn
 from tacit.training.plan import Plan
 from tacit.training.progress import Bar, Interrupts, Progress
 from tacit.training.run import TrainingRun
-from tacit.training.saving import PATH, kept_facts, write
+from tacit.training.saving import PATH, kept_facts, under_plain_names, write
 from tacit.training.schedules import Metric, Schedule
 from tacit.training.state import RunState
 from tacit.training.step import PrivateDiagnostics, PrivateStep
@@ -227,7 +227,7 @@ class Trainer:
         """
         self._run.check_sound()
         group = self._run.state.group
-        whole = group.gathered(self.model.state_dict())
+        whole = under_plain_names(group.gathered(self.model.state_dict()))
         if group.rank == 0:
             write(path, whole, kept_facts(self.model, self.guarantee, evaluations), overwrite=overwrite)
 
@@ -236,17 +236,22 @@ class Trainer:
         """What may be promised about the model, the average and every checkpoint of this run.
 
         It covers all steps charged, taken or not. A run charged by the epoch and stopped
-        early is charged for the epochs begun. Once a fault was found, this raises
-        :class:`tacit.errors.GuaranteeVoid`.
+        early is charged for the epochs begun. It also covers every other private run that the model's
+        weights come from: those before this one, those that a callback made or loaded, and those
+        that went on with the model since (:mod:`tacit.training.past`). A run among them under another
+        relation or of another unit raises :class:`tacit.errors.InvalidValue`. Once a fault was found, this
+        raises :class:`tacit.errors.GuaranteeVoid`.
         """
         self._run.check_sound()
         stopped = self._run.finished and self.step_number < self.plan.steps
-        return self._run.state.account.guarantee(stopped=stopped)
+        return self._run.state.account.guarantee(self._run.arrived(), stopped=stopped)
 
     def epsilon(self) -> float:
         """ε of the steps taken so far."""
         self._run.check_sound()
-        return self._run.state.account.epsilon(self.step_number) if self.step_number else 0.0
+        if not self.step_number:
+            return 0.0
+        return self._run.state.account.epsilon(self.step_number, self._run.arrived())
 
     @property
     def plan(self) -> Plan:

@@ -30,6 +30,9 @@ Pair = tuple[Any, Any]
 class Examples(ABC):
     """Pairs of inputs and targets, found by the numbers of rows."""
 
+    in_order = True
+    """Whether the pairs of a draw are in the order of its rows, and of one shape."""
+
     @abstractmethod
     def __len__(self) -> int:
         """How many rows there are; private under add_remove, and used by the sampler alone."""
@@ -37,6 +40,10 @@ class Examples(ABC):
     @abstractmethod
     def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         """The pairs of each draw, in parts of at most ``size`` rows; one empty part for a draw of no rows."""
+
+    def like(self) -> Pair | None:
+        """A batch of one example that has the shape of the largest, if there is any: the first one."""
+        return next(next(self.batches([np.zeros(1, np.int64)], 1))) if len(self) else None
 
 
 class InMemory(Examples):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.training.batches import tree
-from tacit.training.batches.dataset import Examples, Pair
+from tacit.training.batches.dataset import Pair
 from tacit.training.gradients.losses import unnamed_bounds
 from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.state import guarded
@@ -22,11 +21,6 @@ _SHARE = 0.25
 _COPIES = 3
 _MOST = 1 << 16
 _LARGE, _FEW = 12 << 20, 16
-
-
-def first_pair(examples: Examples) -> Pair | None:
-    """The first example, as a batch of one, if there is any."""
-    return next(next(examples.batches([np.zeros(1, np.int64)], 1))) if len(examples) else None
 
 
 def fitting_batch(core: PrivateStep, pair: Pair | None) -> int:

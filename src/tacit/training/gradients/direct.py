@@ -2,28 +2,35 @@
 
 A table looked up at places that do not depend on the data is such a parameter too.
 
-Where such a parameter, or a view or simple function of it, meets the examples, in an elementwise
-operation or by being expanded over them, it is given a place for each example. The gradient there
-is the example's own, and autograd does the rest. Any other use leaves the parameter to the
-fallback.
+Where such a parameter, or a function of parameters and public values, meets the examples, in an
+elementwise operation or by being expanded over them, it is given a place for each example. The gradient
+there is the example's own, and autograd does the rest. Where it is multiplied with the examples
+(:mod:`.products`), the gradient follows from the example's input and output gradient. Any other use leaves
+the parameter to the fallback.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from tacit.training.batches import tree
-from tacit.training.gradients.pieces import Plain
+from tacit.training.gradients.contraction import Product
+from tacit.training.gradients.normed import behind, normed
+from tacit.training.gradients.pieces import Piece, Plain
+from tacit.training.gradients.products import product
 from tacit.training.gradients.tape import Pieces, Tape
+from tacit.training.gradients.turning import rearranged, turned
 from tacit.training.isolation.confinement import no_function_modes
+from tacit.training.isolation.recording import active, detached, version_of
 from tacit.training.isolation.unproved import Unproved
 
 # Questions about a tensor that are no use of its values.
@@ -41,11 +48,11 @@ _ELEMENTWISE = _functions(
     "mul", "__mul__", "__rmul__", "mul_", "multiply", "div", "__truediv__", "__rtruediv__", "divide",
     "div_", "true_divide", "maximum", "minimum",
 )  # fmt: skip
-# Of the tensor that comes first, and of no other.
-_FUNCTIONS = _functions(
-    "__getitem__", "unsqueeze", "squeeze", "view", "reshape", "flatten", "transpose", "permute", "t",
-    "exp", "sigmoid", "tanh", "relu", "neg", "__neg__", "square", "abs", "clamp", "narrow", "contiguous",
-)  # fmt: skip
+# Functions that draw random numbers, or give no function of the parameter to derive.
+_OTHERWISE = {
+    "bernoulli", "multinomial", "normal", "poisson", "rrelu", "rand_like", "randn_like", "randint_like",
+    "detach", "data", "grad", "__set__",
+}  # fmt: skip
 _EXPAND = _functions("expand", "expand_as", "broadcast_to")
 _REPEAT = _functions("repeat", "tile")
 
@@ -58,62 +65,95 @@ def name_of(function: Any) -> str:
 
 @dataclass(frozen=True)
 class Use:
-    """A call in which a parameter may meet the examples: whose it is, and the shapes it has."""
+    """A call in which parameters may meet the examples: whose they are, and the shapes they have.
+
+    ``rows`` are the dimensions of what was made, from its end, along which the examples of a product may lie;
+    None where a parameter is spread over the examples.
+    """
 
     parameters: frozenset[int]
-    own: tuple[int, ...]
+    own: tuple[tuple[int, ...], ...]
     made: tuple[int, ...]
+    rows: frozenset[int] | None = None
 
 
-def kind(function: Any, args: Any, kwargs: Any, known: Any) -> str | None:
-    """What a call is: a "function" of parameters, a "meeting" of one with the examples, or neither."""
-    if function is F.embedding:
-        return _lookup(args, kwargs, known)
-    ours = [number for number, each in enumerate(args) if isinstance(each, Tensor) and id(each) in known]
-    if kwargs or not ours or len(ours) != sum(id(leaf) in known for leaf in tree.tensors(args)):
-        return None
-    others = [leaf for leaf in tree.tensors(args) if id(leaf) not in known]
-    if function in _ELEMENTWISE and len(args) == 2:
-        if not others:
-            return "function"
-        return "meeting" if len(ours) == 1 else None
-    if ours != [0]:
-        return None
-    if function in _FUNCTIONS and not others and not _lists(args):
-        return "function"
-    if function in _EXPAND or (function in _REPEAT and not others):
-        return "meeting"
-    return None
+def kind(function: Any, args: Any, kwargs: Any, known: Any) -> str | Product | None:
+    """What a call is: a "function" of parameters, a "meeting" with the examples, a product, or None."""
+    leaves = list(tree.tensors((args, kwargs)))
+    ours = [leaf for leaf in leaves if id(leaf) in known]
+    others = [leaf for leaf in leaves if id(leaf) not in known]
+    plain = not kwargs and sum(isinstance(each, Tensor) and id(each) in known for each in args) == len(ours)
+    if function in _ELEMENTWISE and plain and len(args) == 2 and others:
+        # What was computed before a change in place must not be taken for what was changed.
+        if len(ours) != 1 or (args[0] is ours[0] and _changes(function)):
+            return None
+        return "function" if _public(others) and _within(others, ours[0]) else "meeting"
+    if function in _EXPAND or function in _REPEAT:
+        first = plain and len(ours) == 1 and args[0] is ours[0]
+        return "meeting" if first and (function in _EXPAND or not others) else None
+    found = product(function, args, kwargs, known)
+    if found is not None and not _public(others):
+        return found if all(any(each is own for own in found.own) for each in ours) else None
+    return "function" if _pure(function, args, kwargs) and _public(others) else None
 
 
-def _lookup(args: Any, kwargs: Any, known: Any) -> str | None:
-    if len(args) != 2 or id(args[1]) not in known or id(args[0]) in known:
-        return None
-    special = ("sparse", "scale_grad_by_freq", "max_norm")
-    return None if any(kwargs.get(each) for each in special) else "function"
+def _public(others: list[Tensor]) -> bool:
+    """Whether none of these was computed from examples."""
+    recording = active()
+    return not others or (
+        recording is not None
+        and all(each.layout == torch.strided for each in others)
+        and not any(map(recording.tainted, others))
+    )
 
 
-def _lists(args: Any) -> bool:
-    """Whether a tensor is picked from by a list of numbers."""
-    return any(isinstance(each, list) for each in (args[1] if _tuple(args) else args[1:]))
+def _within(others: list[Tensor], own: Tensor) -> bool:
+    """Whether tensors broadcast to the shape of another, and do not make it larger."""
+    return all(
+        each.dim() <= own.dim()
+        and all(a in (1, b) for a, b in zip(each.shape[::-1], own.shape[::-1], strict=False))
+        for each in others
+    )
 
 
-def _tuple(args: Any) -> bool:
-    return len(args) == 2 and isinstance(args[1], tuple)
+def _pure(function: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call only computes something new from its arguments, and draws no random numbers."""
+    name = str(getattr(function, "__name__", ""))
+    if name == "__get__":
+        return name_of(function) in ("T", "mT", "H", "mH", "real")
+    special = ("out", "generator", "sparse", "scale_grad_by_freq", "max_norm", "inplace")
+    return not (
+        _changes(function)
+        or name in _OTHERWISE
+        or "dropout" in name
+        or any(kwargs.get(each) is not None and kwargs[each] is not False for each in special)
+    )
+
+
+def _changes(function: Any) -> bool:
+    """Whether a function changes its first argument in place."""
+    name = str(getattr(function, "__name__", ""))
+    changing = name.endswith("_") and not name.endswith("__")
+    return changing or name.startswith("__i") or name == "__setitem__"
 
 
 def place(one: Use, two: Use) -> int | None:
-    """Where the examples are in what was made, counted from the end, if a parameter can be spread there.
+    """Where the examples are in what was made, counted from the end, if a parameter can be served there.
 
     ``one`` was seen with two examples, ``two`` with three.
     """
-    if one.parameters != two.parameters or one.own != two.own or len(one.made) != len(two.made):
+    if (one.parameters, one.own, one.rows) != (two.parameters, two.own, two.rows):
+        return None
+    if len(one.made) != len(two.made):
         return None
     sizes = [pair for pair in zip(one.made, two.made, strict=True) if pair[0] != pair[1]]
     if sizes != [(2, 3)]:
         return None
     at = next(-number for number in range(1, len(one.made) + 1) if one.made[-number] != two.made[-number])
-    return at if len(one.own) < -at or one.own[at] == 1 else None
+    if one.rows is not None:
+        return at if at in one.rows else None
+    (own,) = one.own
+    return at if len(own) < -at or own[at] == 1 else None
 
 
 @contextmanager
@@ -139,24 +179,83 @@ class _Direct(TorchFunctionMode):
         self.parameters = list(parameters.values())
         self.leaves = [each.detach().requires_grad_() for each in self.parameters]
         # By identity: the tensor the model holds, kept so that the identity stays, and what to compute with.
-        self.known = {id(each): (each, leaf) for each, leaf in zip(self.parameters, self.leaves, strict=True)}
+        self.known: dict[int, tuple[Tensor, Tensor]] = {
+            id(each): (each, leaf) for each, leaf in zip(self.parameters, self.leaves, strict=True)
+        }
+        # Weights computed by weight normalisation, with their direction and length.
+        self.normed: dict[int, tuple[Tensor, Tensor]] = {}
+        # Numbers of the storages that functions of parameters read and made, and may read on the way back.
+        self.read: set[int] = set()
         self.met = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         known = self.known
-        if not any(id(leaf) in known for leaf in tree.tensors((args, kwargs))):
+        leaves = list(tree.tensors((args, kwargs)))
+        if not any(id(leaf) in known for leaf in leaves):
             return func(*args, **kwargs)
         if name_of(func) in QUESTIONS:
             return func(*args, **kwargs)
         found = kind(func, args, kwargs, known)
-        if found is None or (found == "meeting" and self.met >= len(self.places)):
+        if found is None or (found != "function" and self.met >= len(self.places)):
             raise Unproved
-        if found == "function":
-            made = func(*(known[id(each)][1] if id(each) in known else each for each in args), **kwargs)
-            known[id(made)] = (made, made)
-            return made
-        return self._meet(func, args)
+        if any(map(self.tape.recording.tainted, (leaf for leaf in leaves if id(leaf) in known))):
+            raise Unproved  # Something computed from examples was put there.
+        if isinstance(found, Product):
+            return self._multiply(found, func, args, kwargs)
+        return self._function(func, args, kwargs) if found == "function" else self._meet(func, args)
+
+    def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A function of parameters and public values, of which all is to stay public to the end."""
+        inner, named = tree.mapped(
+            lambda leaf: self._value(leaf) if isinstance(leaf, Tensor) else leaf, (args, kwargs)
+        )
+        recording = self.tape.recording
+        first = recording.count()
+        made = _FORMULAS.get(func, func)(*inner, **named)
+        self.read.update(range(first, recording.count()))
+        self.read |= recording.numbers(tree.tensors((inner, named, made)))
+        for each in tree.tensors(made):
+            self.known[id(each)] = (each, each)
+        if func is torch._weight_norm and not named and (len(inner) < 3 or inner[2] == 0):
+            self.normed[id(made)] = inner[:2]
+        return made
+
+    def _value(self, leaf: Tensor) -> Tensor:
+        """What to compute with in place of a tensor."""
+        return self.known[id(leaf)][1] if id(leaf) in self.known else leaf
+
+    def _multiply(self, found: Product, func: Any, args: Any, kwargs: Any) -> Tensor:
+        """The output of a product, watched: each example's gradient of the operands follows from its own."""
+        at = self.places[self.met]
+        self.met += 1
+
+        def number(leaf: Any) -> Any:
+            return self._value(leaf).detach() if isinstance(leaf, Tensor) and id(leaf) in self.known else leaf
+
+        def call() -> Tensor:
+            inner, named = tree.mapped(number, (args, kwargs))
+            return func(*inner, **named)  # type: ignore[no-any-return]
+
+        made = found.run(call, number)
+        with no_function_modes():
+            if at not in found.rows(made) or made.shape[at] != self.examples:
+                raise Unproved
+            kept = [(detached(each), where) for each, where in found.kept(made, at) if each is not None]
+        versions = [version_of(each) for each, _ in kept]
+        recording = self.tape.recording
+        public = recording.numbers(found.public(at))
+        dtype = torch.promote_types(found.own[0].dtype, torch.float32)
+
+        def make(grad: Tensor) -> Pieces:
+            if [version_of(each) for each, _ in kept] != versions or recording.examined(public):
+                raise Unproved
+            return [(self._value(operand), piece) for operand, piece in found.pieces(grad.to(dtype), at)]
+
+        for operand in found.own:
+            own = self._value(operand)
+            self.tape.behind(own, partial(self._through, own))
+        return self.tape.watch(made, make, made.dim() + at, *kept)
 
     def _meet(self, func: Any, args: Any) -> Tensor:
         at = self.places[self.met]
@@ -188,14 +287,37 @@ class _Direct(TorchFunctionMode):
     def _pieces(self, grad: Tensor, own: Tensor, at: int) -> Pieces:
         """Each example's gradient of the parameters behind ``own``, from that of ``own`` spread out."""
         values = grad.movedim(at, 0).reshape(self.examples, *own.shape)
+        return self._through(own, Plain(values.to(torch.promote_types(values.dtype, torch.float32))))
+
+    def _parameter(self, leaf: Tensor) -> Tensor | None:
+        """The parameter that a leaf stands for."""
+        pairs = zip(self.parameters, self.leaves, strict=True)
+        return next((parameter for parameter, each in pairs if each is leaf), None)
+
+    def _through(self, own: Tensor, piece: Piece) -> Pieces:
+        """Each example's gradient of the parameters behind ``own``, from that of ``own``."""
         for parameter, leaf in zip(self.parameters, self.leaves, strict=True):
             if leaf is own:
-                return [(parameter, Plain(values.to(torch.promote_types(values.dtype, torch.float32))))]
+                return [(parameter, piece)]
+            if rearranged(own, leaf):
+                return [(parameter, turned(piece, own, leaf))]
+        if self.tape.recording.examined(self.read):
+            raise Unproved
+        if id(own) in self.normed:
+            parameters = [self._parameter(each) for each in self.normed[id(own)]]
+            pair = behind(piece, *self.normed[id(own)])
+            if pair is not None and None not in parameters:
+                return list(zip(parameters, pair, strict=True))  # type: ignore[arg-type]
+        values = piece.gradients().to(own.dtype)
         options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": True}
-        with no_function_modes():
-            found = torch.autograd.grad(own, self.leaves, values.to(own.dtype), **options)
+        with no_function_modes(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # Of operations that vmap runs one after the other.
+            found = torch.autograd.grad(own, self.leaves, values, **options)
         return [
             (parameter, Plain(each.to(torch.promote_types(each.dtype, torch.float32))))
             for parameter, each in zip(self.parameters, found, strict=True)
             if each is not None
         ]
+
+
+_FORMULAS: dict[Any, Any] = {torch._weight_norm: normed}

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.training.batches import tree
 from tacit.training.clipping import Clipping, Flat, checked_clip_norm
-from tacit.training.gradients import rewrites, rules
-from tacit.training.gradients.direct import direct
-from tacit.training.gradients.fallback import Loss, check_losses, per_example_gradients
-from tacit.training.gradients.layout import STATISTICS, arranged
+from tacit.training.gradients.fallback import Loss, per_example_gradients
 from tacit.training.gradients.losses import per_example, unnamed_bounds
-from tacit.training.gradients.pieces import Piece, Plain, merge
-from tacit.training.gradients.routes import (
-    Parts,
-    Routes,
-    as_written,
-    constants,
-    everything_by_itself,
-    layer_input,
-    routes_for,
-)
-from tacit.training.gradients.sums import BLOCK, EXACT, MANY
-from tacit.training.gradients.tape import Pieces, Tape
+from tacit.training.gradients.passes import exactly, taped
+from tacit.training.gradients.pieces import Piece, Plain
+from tacit.training.gradients.routes import Parts, Routes, everything_by_itself, forget, routes_for
+from tacit.training.gradients.sums import BLOCK, EXACT, summed, wide
 from tacit.training.gradients.views import grouped
 from tacit.training.isolation.checking import check_model
-from tacit.training.isolation.confinement import no_function_modes
 from tacit.training.isolation.generators import generators_held, generators_kept
 from tacit.training.isolation.growth import zeros
-from tacit.training.isolation.recording import Recording, detached, size_of, version_of
+from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State
 from tacit.training.isolation.trial import holds
-from tacit.training.isolation.unproved import Unproved
+from tacit.training.isolation.unproved import Changed, Unproved
+from tacit.training.isolation.written import as_written
 
 _FLAT = Flat()
 # How often a pass is run again that was disturbed by another thread, before its examples are run one by one.
@@ -162,11 +148,11 @@ def clipped_gradients(
         state = State.of(model, loss)
         parts.holds = state.holds
         try:
-            with _precision(like.device, autocast), as_written(parts.compiled):
-                pieces, losses, entries = _apart(parts, loss, inputs, targets, entries, views, alone)
+            with _precision(like.device, autocast), as_written():
+                pieces, losses, entries = _apart(parts, loss, inputs, targets, entries, views, alone, state)
         finally:
             state.restore()
-    with torch.no_grad(), _exact(like.device):
+    with torch.no_grad(), exactly(like.device):
         if views > 1:
             pieces = {name: grouped(piece, views) for name, piece in pieces.items()}
         squares = {name: piece.squares() for name, piece in pieces.items()}
@@ -201,24 +187,34 @@ def _own(leaf: Any) -> Any:
 
 
 def _apart(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, entries: int, views: int, alone: bool
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, entries: int, views: int, alone: bool, state: State
 ) -> tuple[dict[str, Piece], Tensor | None, int]:
     """What each parameter received from each example, by the routes if they are proved, or alone.
 
     The number returned is how many entries that are. A single entry goes through the routes with a copy of
-    itself, since PyTorch lays out a batch of one in memory in another way.
+    itself, since PyTorch lays out a batch of one in memory in another way. A pass that broke off may have
+    left something of its examples in the model: the ``state`` is put back before the next.
     """
     routes = everything_by_itself(parts)
     if not alone:
-        routes = routes_for(
-            parts, loss, inputs, targets, lambda made: holds(parts, loss, inputs, targets, made, _taped)
-        )
-        if not routes.program.alone:
+        for first in (True, False):
+            routes = routes_for(
+                parts, loss, inputs, targets,
+                lambda made, again: holds(parts, loss, inputs, targets, made, taped, again=again),
+            )  # fmt: skip
+            state.restore()
+            if routes.program.alone:
+                break
             some, many = (inputs, targets), entries
             if entries == 1:
                 some, many = tree.mapped(_doubled, some), 2
-            with suppress(Unproved):
+            try:
                 return *_pieces(parts, loss, some[0], some[1], routes, many, views, alone), many
+            except Unproved as error:
+                state.restore()
+                if not (first and isinstance(error, Changed)):
+                    break
+                forget(parts.model)
         routes = routes.instead or routes
     return *_pieces(parts, loss, inputs, targets, routes, entries, views, alone), entries
 
@@ -227,26 +223,10 @@ def _doubled(leaf: Any) -> Any:
     return torch.cat([leaf, leaf]) if tree.batched(leaf) else leaf
 
 
-def wide(dtype: torch.dtype, exact: bool = False) -> torch.dtype:
-    """The precision in which gradients of a parameter of this one are computed: at least float32."""
-    return torch.promote_types(dtype, torch.float64 if exact else torch.float32)
-
-
-def summed(dtype: torch.dtype, expected: int) -> torch.dtype:
-    """The precision in which so many gradients of a parameter of this one are summed."""
-    return wide(dtype, expected > MANY)
-
-
 def _precision(device: torch.device, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
     if autocast is None:
         return nullcontext()
     return torch.autocast(device.type, dtype=autocast)
-
-
-def _exact(device: torch.device) -> AbstractContextManager[Any]:
-    if torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
 
 
 def _pieces(
@@ -271,9 +251,9 @@ def _proved(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
 ) -> tuple[dict[str, Piece], Tensor]:
     """What parameters received by way of the tape, proved to be each example's own, and the losses."""
-    pieces, losses, recording = _taped(parts, loss, inputs, targets, routes, entries, views)
+    pieces, losses, recording = taped(parts, loss, inputs, targets, routes, entries, views)
     for _ in range(_AGAIN if recording.disturbed else 0):
-        pieces, losses, recording = _taped(parts, loss, inputs, targets, routes, entries, views)
+        pieces, losses, recording = taped(parts, loss, inputs, targets, routes, entries, views)
         if not recording.disturbed:
             break
     if recording.disturbed and DISTURBED not in _TOLD:
@@ -284,125 +264,7 @@ def _proved(
     def tiny(size: int) -> Recording:
         some, other = zeros((inputs, targets), size)
         with generators_kept():
-            return _taped(parts, loss, some, other, routes, size, views)[2]
+            return taped(parts, loss, some, other, routes, size, views)[2]
 
     routes.program.prove(recording, entries, tiny)
     return pieces, losses
-
-
-def _taped(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int = 1
-) -> tuple[dict[str, Piece], Tensor, Recording]:
-    """What parameters received by way of the tape, the losses, and what was written down of the pass."""
-    inside = {layer for module in parts.compiled for layer in module.modules()}
-    return arranged(
-        parts.model,
-        [layer for layer in parts.layers.values() if layer not in inside],
-        lambda: _recorded(parts, loss, inputs, targets, routes, entries, views),
-    )
-
-
-def _recorded(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, entries: int, views: int
-) -> tuple[dict[str, Piece], Tensor, Recording]:
-    trainable = parts.trainable
-    served = {id(each): name for name, each in trainable.items() if name not in routes.fallback}
-    data = [leaf for leaf in tree.tensors((inputs, targets)) if tree.batched(leaf)]
-    recording = Recording(data, parts.names, reading=False, held=parts.holds)
-    tape = Tape(recording)
-    args, kwargs = tree.arguments(inputs)
-    watched = _watched(parts.layers, routes, tape, served, entries)
-    alone = direct(routes.places, {name: trainable[name] for name in routes.direct}, tape, entries)
-    # Broken off in the middle, what is computed again on the way back could not be followed to its end.
-    whole = set_checkpoint_early_stop(False)
-    with torch.enable_grad(), constants(trainable), watched, alone, whole, recording:
-        losses = loss(parts.model(*args, **kwargs), targets)
-        check_losses(losses, entries)
-        recording.rows("loss", (losses, 0))
-        with _exact(losses.device):
-            received = tape.run(losses if views == 1 else losses / views)
-        recording.close()
-        losses = losses.detach()
-    return {served[key]: merge(found) for key, found in received.items()}, losses, recording
-
-
-@contextmanager
-def _watched(
-    layers: dict[str, nn.Module], routes: Routes, tape: Tape, served: Container[int], examples: int
-) -> Iterator[None]:
-    """Hooks and rewritten forwards that put the ruled layers on the tape, within."""
-    handles = []
-    counts = dict.fromkeys(routes.dimensions, 0)
-    try:
-        for name in routes.dimensions:
-            layer = layers[name]
-            if name in routes.rewritten:
-                forward = rewrites.rewritten(layer, tape, served)
-                layer.forward = _counted(name, forward, routes, counts, examples)
-            else:
-                hook = _hook(name, layer, routes, tape, served, counts, examples)
-                handles.append(layer.register_forward_hook(hook, with_kwargs=True, prepend=True))
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for name in routes.rewritten & routes.dimensions.keys():
-            layers[name].__dict__.pop("forward", None)
-
-
-def _call(name: str, args: Any, kwargs: Any, routes: Routes, counts: dict[str, int], examples: int) -> int:
-    """The number of this call of a layer, if it has its examples where they were when it was watched."""
-    number, calls = counts[name], routes.dimensions[name]
-    counts[name] += 1
-    values = layer_input(args, kwargs)
-    if number >= len(calls) or not isinstance(values, Tensor) or torch._C._functorch.is_batchedtensor(values):
-        raise Unproved
-    with no_function_modes():
-        size = size_of(values)
-    if len(size) <= calls[number] or size[calls[number]] != examples:
-        raise Unproved
-    return number
-
-
-def _counted(
-    name: str, forward: Callable[..., Any], routes: Routes, counts: dict[str, int], examples: int
-) -> Callable[..., Any]:
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        _call(name, args, kwargs, routes, counts, examples)
-        return forward(*args, **kwargs)
-
-    return counted
-
-
-def _hook(
-    name: str, layer: nn.Module, routes: Routes, tape: Tape, served: Container[int], counts: dict[str, int],
-    examples: int,
-) -> Callable[..., Tensor]:  # fmt: skip
-    dimensions = routes.dimensions[name]
-    rule = rules.RULES[type(layer).forward]
-
-    def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
-        number = _call(name, args, kwargs, routes, counts, examples)
-        with no_function_modes():
-            values = detached(layer_input(args, kwargs))
-            version = version_of(values)
-        known = output.__dict__.pop(STATISTICS, None)
-        pieces = rule.make if known is None else partial(rules.group_norm_by, known)
-
-        def make(grad: Tensor) -> Pieces:
-            if values._version != version:
-                raise InvalidValue(
-                    f"layer {name!r}",
-                    "an input changed in place",
-                    "called on a tensor that is not changed in place afterwards",
-                    "Write x = x + y in place of x += y.",
-                )
-            own = layer._parameters
-            dtype = wide(own["weight"].dtype)  # type: ignore[union-attr]
-            kept = values.to(dtype) if values.is_floating_point() else values
-            made = pieces(layer, kept, grad.to(dtype), dimensions[number])
-            return [(own[key], piece) for key, piece in made.items() if id(own[key]) in served]  # type: ignore[misc]
-
-        return tape.watch(output, make, dimensions[number], values)
-
-    return hook

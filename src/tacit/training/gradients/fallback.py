@@ -62,12 +62,11 @@ def per_example_gradients(
             pass
         finally:
             state.restore()
-    state = State(model, loss, contents=True)
     with warnings.catch_warnings():
         if program is not None:
             # Layers may warn of a batch of one, which nobody asked for.
             warnings.simplefilter("ignore", UserWarning)
-        return _loop(one, chosen, inputs, targets, storages, state)
+        return _loop(one, chosen, inputs, targets, storages, State(model, loss, contents=True))
 
 
 def _mapped(

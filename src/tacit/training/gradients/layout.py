@@ -86,7 +86,8 @@ def _narrow(layer: nn.Linear, input: Tensor) -> Tensor:
         return F.linear(input, layer.weight, layer.bias)
     # Which way is faster depends on the number of examples; what is written down of it must not.
     what = ("linear", layer.weight.shape)
-    (made,) = recording.trusted(what, [(input, 0)], lambda: [(_turned(layer, input), 0)])
+    own = layer.weight, layer.bias
+    (made,) = recording.trusted(what, [(input, 0)], lambda: [(_turned(layer, input), 0)], own)
     return made  # type: ignore[return-value]
 
 

@@ -117,7 +117,7 @@ def _one(
     given: list[tuple[Tensor | None, int]] = [(values, 1), (start[0], 0)]
     if kind == "LSTM":
         given.append((start[1], 0))
-    side, *cell = tape.recording.trusted((kind, backwards), given, run)
+    side, *cell = tape.recording.trusted((kind, backwards), given, run, fixed)
     return side, cell[0] if cell else start[1]  # type: ignore[return-value]
 
 
@@ -147,7 +147,7 @@ def _unwatched(backward: Callable[..., Any]) -> Callable[..., Any]:
             made.extend(backward(ctx, saved, *grads))
             return [(made[0], 1), *((each, 0) for each in made[1 : 1 + len(grads)])]
 
-        ctx.emit.recording.trusted(backward.__qualname__, places, call)
+        ctx.emit.recording.trusted(backward.__qualname__, places, call, ctx.fixed)
         return tuple(made)
 
     return run

@@ -9,8 +9,8 @@ examples to other rows (:mod:`tacit.training.gradients.watching`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ from tacit.training.isolation.generators import generators_kept
 from tacit.training.isolation.program import Program
 from tacit.training.isolation.recording import Recording
 from tacit.training.isolation.state import State, storages
+from tacit.training.isolation.written import as_written
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,6 @@ class Parts:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.layers = dict(model.named_modules())
-        self.compiled = compiled(self.layers.values())
         self.holds: Callable[[int], bool] | None = None
         self.trainable: dict[str, nn.Parameter] = {}
         seen = set()
@@ -77,22 +77,25 @@ class Parts:
         return storages(self.model)
 
 
-def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes], bool]) -> Routes:
+def routes_for(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes, bool], bool]
+) -> Routes:
     """The routes for this model as it stands and examples of these shapes; made once, then kept.
 
-    Routes that do not ``hold`` when tried are not used: the model is left to the fallback.
+    Routes that do not ``hold`` when tried are not used: the model is left to the fallback. Those that held
+    for examples of other shapes, as for texts of another length, are tried ``again`` on fewer examples.
     """
     model = parts.model
-    key = (
+    model_and_loss = (
         tuple(
             (id(layer), type(layer), layer.training, "forward" in layer.__dict__)
             for layer in parts.layers.values()
         ),
         tuple((name, id(each)) for name, each in parts.trainable.items()),
         getattr(loss, "__code__", loss),
-        tree.shape((inputs, targets)),
         torch.is_autocast_enabled(next(iter(parts.trainable.values())).device.type),
     )
+    key = (model_and_loss, tree.shape((inputs, targets)))
     kept = _ROUTES.setdefault(model, {})
     if key not in kept:
         if len(kept) >= _MOST_ROUTES:
@@ -100,7 +103,8 @@ def routes_for(parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callab
         made = _make(model, loss, inputs, targets)
         served = len(made.fallback) < len(parts.trainable)
         instead = everything_by_itself(parts)
-        kept[key] = replace(made, instead=instead) if served and hold(made) else instead
+        again = any(each == made for other, each in kept.items() if other[0] == model_and_loss)
+        kept[key] = replace(made, instead=instead) if served and hold(made, again) else instead
         if not served:
             kept[key] = made
     return kept[key]
@@ -116,7 +120,10 @@ def everything_by_itself(parts: Parts) -> Routes:
     return Routes({}, frozenset(), tuple(parts.trainable))
 
 
-def _make(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Routes:
+def _make(
+    model: nn.Module, loss: Loss, inputs: Any, targets: Any, without: frozenset[str] = frozenset()
+) -> Routes:
+    """The routes, found by watching; the layers ``without`` a rule are left to what they call."""
     for name, layer in model.named_modules():
         if isinstance(layer, torch.jit.ScriptModule | nn.DataParallel):
             raise InvalidValue(
@@ -130,7 +137,7 @@ def _make(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Routes:
     rewritten: set[str] = set()
     owned: set[int] = set()
     for name, layer in model.named_modules():
-        if id(layer) in owned:
+        if id(layer) in owned or name in without:
             continue
         if rewrites.rewritable(layer):
             watched[name] = layer
@@ -168,7 +175,13 @@ def _make(model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> Routes:
             left |= own
     left |= (two.reached | three.reached) - answered - alone
     # A parameter is served in one way alone: its uses must be added up first.
-    left |= alone & answered
+    both = alone & answered
+    if both and not without:
+        shared = {
+            name for name, layer in ruled.items() if any(id(each) in both for each in layer.parameters())
+        }
+        return _make(model, loss, inputs, targets, frozenset(shared))
+    left |= both
     places = _places(two.uses, three.uses, left)
     fallback = tuple(name for key, name in trainable.items() if key in left)
     direct = tuple(name for key, name in trainable.items() if key in alone - left)
@@ -265,6 +278,7 @@ def _observe(
 
         def before(layer: nn.Module, args: Any, kwargs: Any, name: str = name, own: set[int] = own) -> None:
             first = layer_input(args, kwargs)
+            watching.entered.append([each.grad_fn for each in tree.tensors((args, kwargs))])
             if isinstance(layer, nn.Embedding) and not watching.tainted(first):
                 watching.answered.append(set())
                 return
@@ -275,7 +289,9 @@ def _observe(
             watching.answered.append(now)
 
         def after(layer: nn.Module, args: Any, output: Any) -> None:
-            watching.answered.pop()
+            nodes = watching.entered.pop()
+            if watching.answered.pop():
+                seen.accounts_for(output, nodes)
 
         handles.append(layer.register_forward_pre_hook(before, with_kwargs=True))
         handles.append(layer.register_forward_hook(after, prepend=True, always_call=True))
@@ -283,7 +299,7 @@ def _observe(
     seen.buffers = {name: each.clone() for name, each in model.named_buffers()}
     chosen = {id(each): each for each in model.parameters() if id(each) in parameters}
     try:
-        with generators_kept(), torch.enable_grad(), as_written(compiled(model.modules())):
+        with generators_kept(), torch.enable_grad(), as_written():
             with Recording(tree.tensors((inputs, targets)), storages(model)), watching:
                 outputs = functional_call(model, seen.buffers, args, kwargs)
                 watching.in_loss = True
@@ -293,32 +309,12 @@ def _observe(
                 found = torch.autograd.grad(losses.sum(), list(chosen.values()), allow_unused=True)
                 reached = zip(chosen, found, strict=True)
                 seen.reached = {key for key, grad in reached if grad is not None}
+                seen.direct |= seen.hidden(losses) & parameters
     finally:
         for handle in handles:
             handle.remove()
         state.restore()
     return seen
-
-
-def compiled(layers: Iterable[nn.Module]) -> list[nn.Module]:
-    """Those of the modules that were compiled."""
-    return [
-        layer
-        for layer in layers
-        if "_orig_mod" in layer._modules or layer.__dict__.get("_compiled_call_impl") is not None
-    ]
-
-
-@contextmanager
-def as_written(found: Sequence[nn.Module] = ()) -> Iterator[None]:
-    """Within, attention runs through layers that can be watched, and these compiled modules as written."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.compiler.set_stance("force_eager") if found else nullcontext():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

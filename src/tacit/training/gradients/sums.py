@@ -61,3 +61,13 @@ def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
 def outer_products(one: Tensor, two: Tensor, dtype: torch.dtype) -> Tensor:
     """Σ over rows of the outer products of two."""
     return in_runs(lambda left, right: left.t() @ right, dtype, one, two)
+
+
+def wide(dtype: torch.dtype, exact: bool = False) -> torch.dtype:
+    """The precision in which gradients of a parameter of this one are computed: at least float32."""
+    return torch.promote_types(dtype, torch.float64 if exact else torch.float32)
+
+
+def summed(dtype: torch.dtype, expected: int) -> torch.dtype:
+    """The precision in which so many gradients of a parameter of this one are summed."""
+    return wide(dtype, expected > MANY)

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import _engine_run_backward
 from torch.utils.checkpoint import CheckpointError
 
-from tacit.training.gradients.pieces import Matrix, Piece, Rows, Shift
+from tacit.training.gradients.pieces import Matrix, Piece, Rows, Shift, merge
 from tacit.training.isolation.confinement import no_dispatch_modes, no_function_modes
 from tacit.training.isolation.unproved import Unproved
 
 if TYPE_CHECKING:
-    from tacit.training.isolation.recording import Recording
+    from tacit.training.isolation.recording import Place, Recording
 
 Pieces = list[tuple[Tensor, Piece]]
 
@@ -53,13 +53,15 @@ class Tape:
         self.recording = recording
         self._made: Pieces = []
         self._leaves: list[tuple[Tensor, int, Callable[[Tensor], Pieces]]] = []
+        self._behind: dict[int, Callable[[Piece], Pieces]] = {}
 
     def watch(
-        self, output: Tensor, make: Callable[[Tensor], Pieces], dimension: int = 0, *kept: Tensor
+        self, output: Tensor, make: Callable[[Tensor], Pieces], dimension: int = 0, *kept: Place
     ) -> Tensor:
         """Watch an output; ``make`` turns its gradient into the pieces of the parameters behind it.
 
-        Its gradient, and the tensors ``kept`` for the pieces, must have the examples along ``dimension``.
+        Its gradient must have the examples along ``dimension``, and the tensors ``kept`` for the pieces along
+        theirs.
         """
         if not torch.is_grad_enabled():
             return output
@@ -71,7 +73,7 @@ class Tape:
         del make, kept
 
         def keep(grad: Tensor) -> None:
-            self.recording.rows("gradient", (grad, dimension), *((each, dimension) for each in waiting[0][1]))
+            self.recording.rows("gradient", (grad, dimension), *waiting[0][1])
             with _unwatched(), torch.no_grad():
                 self.add(*waiting.pop()[0](grad.detach()))
 
@@ -83,6 +85,10 @@ class Tape:
         for parameter, piece in pieces:
             piece.settle()
             self._made.append((parameter, piece))
+
+    def behind(self, tensor: Tensor, make: Callable[[Piece], Pieces]) -> None:
+        """``make`` turns all that a function of parameters received into the pieces of the parameters."""
+        self._behind[id(tensor)] = make
 
     def leaf(self, value: Tensor, make: Callable[[Tensor], Pieces], dimension: int) -> Tensor:
         """Watch a tensor with which a computation starts, spread over the examples along a dimension."""
@@ -120,7 +126,7 @@ class Tape:
                     found.append((parameter, whole))
             return found
 
-        return self.watch(output, make, 0, kept)
+        return self.watch(output, make, 0, (kept, 0))
 
     def shift(self, values: Tensor, bias: Tensor, trainable: Container[int], rows: tuple[int, int]) -> Tensor:
         """``values`` (examples, positions, p) plus rows of a bias, watched."""
@@ -153,6 +159,13 @@ class Tape:
         received: dict[int, list[Piece]] = {}
         for parameter, piece in self._made:
             received.setdefault(id(parameter), []).append(piece)
+        for key, through in self._behind.items():
+            if key in received:
+                with _unwatched():
+                    parts = through(merge(received.pop(key)))
+                for parameter, piece in parts:
+                    received.setdefault(id(parameter), []).append(piece)
         self._made.clear()
+        self._behind.clear()
         self._leaves.clear()
         return received

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from tacit.errors import InvalidValue
 from tacit.training.batches import tree
+from tacit.training.gradients.contraction import Product
 from tacit.training.gradients.direct import QUESTIONS, Use, kind
 
 # Values of the data that come out as numbers of Python, as shapes, or as chosen rows.
@@ -65,6 +66,31 @@ class WatchedPass:
     moved: list[str] = field(default_factory=list)
     buffers: dict[str, Tensor] = field(default_factory=dict)
     reached: set[int] = field(default_factory=set)
+    nodes: dict[Any, list[Any]] = field(default_factory=dict)
+
+    def accounts_for(self, made: Any, nodes: list[Any]) -> None:
+        """Note that the uses of parameters in what was just made are known; it was made from these nodes."""
+        for each in tree.tensors(made):
+            if each.grad_fn is not None:
+                self.nodes[each.grad_fn] = nodes
+
+    def hidden(self, losses: Tensor) -> set[int]:
+        """The parameters that gradients reach other than by known uses, as by a function of one's own."""
+        found: set[int] = set()
+        passed: set[Any] = set()
+        waiting = [losses.grad_fn]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in passed:
+                continue
+            passed.add(node)
+            if node in self.nodes:
+                waiting.extend(self.nodes[node])
+                continue
+            if type(node).__name__ == "AccumulateGrad":
+                found.add(id(getattr(node, "variable")))  # noqa: B009
+            waiting.extend(each for each, _ in node.next_functions)
+        return found
 
 
 class Watching(TorchFunctionMode):
@@ -77,6 +103,7 @@ class Watching(TorchFunctionMode):
         self.in_loss = False
         self._parameters = parameters
         self.answered: list[set[int]] = []
+        self.entered: list[list[Any]] = []
         self._alive: list[Tensor] = []
         self._data: set[int] = set()
         self._counted: set[int] = set()
@@ -108,8 +135,9 @@ class Watching(TorchFunctionMode):
         tainted = self.tainted((args, kwargs))
         if not self.answered and (tainted or name in _DERIVING) and self._moves(name, own, args, kwargs):
             self.seen.moved.append(name)
+        before = [(leaf, leaf.grad_fn) for leaf in tree.tensors((args, kwargs))]
         result = func(*args, **kwargs)
-        self._note_parameters(func, args, kwargs, result)
+        self._note_parameters(func, args, kwargs, result, before)
         if name == "arange" and isinstance(result, Tensor):
             self._alive.append(result)
             self._counted.add(id(result))
@@ -121,7 +149,7 @@ class Watching(TorchFunctionMode):
                 self.taint(kwargs["out"])
         return result
 
-    def _note_parameters(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _note_parameters(self, func: Any, args: Any, kwargs: Any, result: Any, before: list[Any]) -> None:
         """Note a use of a parameter, or of what was computed from parameters alone."""
         touched = [
             leaf
@@ -133,13 +161,17 @@ class Watching(TorchFunctionMode):
         parameters = frozenset[int]().union(*(self.behind[id(leaf)] for leaf in touched))
         self.seen.alone |= parameters
         # Within a function of its own, or where gradients are off, what is seen is not what is derived.
-        derived = isinstance(result, Tensor) and result.requires_grad
+        made = list(tree.tensors(result))
+        derived = bool(made) and all(each.requires_grad for each in made)
         found = kind(func, args, kwargs, self.behind) if derived else None
         if found == "function":
-            self._alive.append(result)
-            self.behind[id(result)] = parameters
-        elif found == "meeting":
-            self.seen.uses.append(Use(parameters, tuple(touched[0].shape), tuple(result.shape)))
+            self._alive.extend(made)
+            self.behind.update(dict.fromkeys(map(id, made), parameters))
+        elif found is not None:
+            rows = found.rows(result) if isinstance(found, Product) else None
+            own = tuple(tuple(each.shape) for each in touched)
+            self.seen.uses.append(Use(parameters, own, tuple(result.shape), rows))
+            self.seen.accounts_for(result, [node for leaf, node in before if id(leaf) not in self.behind])
         else:
             self.seen.direct |= parameters
 

@@ -45,7 +45,7 @@ from tacit.training.isolation.places import (
 )
 from tacit.training.isolation.recording import OPAQUE, STATE, Recording, Ref
 from tacit.training.isolation.table import KEEPING, SIZES
-from tacit.training.isolation.unproved import Unproved
+from tacit.training.isolation.unproved import Changed, Unproved
 
 _MOST = 64
 _PATIENCE = 3
@@ -86,7 +86,10 @@ class Program:
             return
         try:
             if not self._tiny or not self._fits(trace, examples):
-                # What the model does may change with time; the tiny batches are then traced anew.
+                # What the model does may change with time; the tiny batches are then traced anew, and the
+                # uses of its parameters are looked for anew if they may be others.
+                if self._proved and _steps(trace) != _steps(next(iter(self._proved.values()))):
+                    raise Changed
                 self._tiny = {size: _traced(tiny, size) for size in (1, 2, 3)}
                 self._proved.clear()
                 if _computed(self._tiny[1]) != _computed(self._tiny[2]):
@@ -98,6 +101,8 @@ class Program:
                     raise Unproved
             sized = sizes_of(self._tiny[2], self._tiny[3])
             _walk(trace, examples, sized)
+        except Changed:
+            raise
         except Unproved:
             self.alone = self.alone or not self._failures
             raise
@@ -145,6 +150,11 @@ def _computed(trace: Trace) -> list[Any]:
             for part in _PRODUCTS.get(entry[0], (entry[0],)):
                 found.append((part, *plain))
     return found
+
+
+def _steps(trace: Trace) -> list[Any]:
+    """What was done, and with which tensors of the model, whatever the numbers and sizes."""
+    return [entry[2] if entry[0] == "foreign" and type(entry[2]) is str else entry[0] for entry in trace]
 
 
 def _escaped(what: str) -> NotIsolated:

@@ -271,8 +271,29 @@ class Recording(TorchDispatchMode):
         """Note that the pass is over, and what it has left must still be as it was when it was noted."""
         self.trace.append(("gradient", tuple(self._marked)))
 
-    def trusted(self, what: Any, given: list[Place], call: Callable[[], list[Place]]) -> list[Tensor | None]:
-        """Run a computation of our own unwatched; inputs and results have their examples along dimensions."""
+    def count(self) -> int:
+        """How many storages have been numbered."""
+        return len(self._held)
+
+    def numbers(self, tensors: Iterable[Tensor]) -> set[int]:
+        """The numbers of the storages in which tensors lie."""
+        with no_function_modes():
+            return {self.ref(each).number for each in tensors}
+
+    def examined(self, numbers: Iterable[int]) -> bool:
+        """Whether something computed from examples lies in one of these storages."""
+        return any(self._tainted[each] for each in numbers)
+
+    def trusted(
+        self, what: Any, given: list[Place], call: Callable[[], list[Place]],
+        public: Iterable[Tensor | None] = (),
+    ) -> list[Tensor | None]:  # fmt: skip
+        """Run a computation of our own unwatched; inputs and results have their examples along dimensions.
+
+        What else it reads, weights as a rule, must be ``public``: nothing that was computed from examples.
+        """
+        if any(each is not None and self.tainted(each) for each in public):
+            raise Unproved
         with no_function_modes():
             refs = tuple([None if each is None else (self.ref(each), at) for each, at in given])
         tainted = any(self._tainted[each[0].number] for each in refs if each is not None)

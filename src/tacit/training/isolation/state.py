@@ -3,36 +3,51 @@
 Attributes of modules, of the loss and of the objects they hold, entries of lists, dictionaries and sets in
 them, variables that their functions enclose, generators of random numbers, and the storages of parameters,
 buffers and other tensors, with their gradients and whether they are trained.
+With ``contents`` also settings of the process and the thread (:mod:`.ambient`). Objects of the standard
+library that can be looked at but not put back (locks, iterators, digests) must be as they were.
 What is written *into* a tensor is put back by :class:`~tacit.training.isolation.recording.Recording`, which
 sees the write; ``contents`` compares the numbers too, for passes in which values may leave PyTorch.
 """
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import ctypes
+import decimal
 import functools
+import gc
 import io
-import operator
 import random
 import types
 import weakref
 from array import array
-from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from tacit.errors import NotIsolated
 from tacit.training.batches import tree
+from tacit.training.isolation.ambient import Ambient, context_restorer
+from tacit.training.isolation.containers import (
+    entries,
+    items,
+    put_entries,
+    put_items,
+    same_entries,
+    same_items,
+)
+from tacit.training.isolation.pinned import pinned
+from tacit.training.isolation.positions import moves, position, value_of
 from tacit.training.isolation.recording import Recording
+from tacit.training.isolation.slots import attributes, put_slot, slot, slots
+from tacit.training.isolation.written import as_written
 
 _LEFT_ALONE = ("torch.utils.data", "torch.distributed", "tacit.", "threading", "logging")
 _MOST = 100_000
@@ -59,7 +74,7 @@ def guarded(model: nn.Module, loss: Any, data: Any, *, resumed: bool = False) ->
     """
     state = State(model, loss, contents=True)
     try:
-        with Recording(tree.tensors(data), storages(model), resumed=resumed):
+        with as_written(), Recording(tree.tensors(data), storages(model), resumed=resumed):
             yield
     finally:
         state.restore()
@@ -76,6 +91,7 @@ class State:
         self._tensors: list[tuple[Tensor, Tensor, int, Any]] = []
         self._flags: list[tuple[Tensor, bool, Tensor | None]] = []
         self._others: list[Callable[[], Any]] = []
+        self._slots: list[tuple[Any, Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._functions: list[types.FunctionType] = []
         self._defaults: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
@@ -87,11 +103,15 @@ class State:
         waiting = list(holders)
         while waiting and len(seen) < _MOST:
             each = waiting.pop()
-            if id(each) in seen:
+            if type(each) in _ATOMS or id(each) in seen:
                 continue
             seen.add(id(each))
-            waiting.extend(self._noted(each))
-        self._globals = _pinned(holders, self._functions)
+            if type(each) is dict and not each:
+                self._empty.append(each)
+            else:
+                waiting.extend(self._noted(each))
+        self._globals = pinned(holders, self._functions)
+        self._ambient = Ambient() if contents else None
 
     @classmethod
     def of(cls, model: nn.Module, loss: Any) -> State:
@@ -114,12 +134,13 @@ class State:
         return (
             not self._others
             and not self._arrays
-            and not any(self._empty)
-            and all(_same_items(now, before) for now, before in self._objects)
-            and all(_same_entries(items, kept) for items, kept in self._lists)
+            and not any(map(dict.__len__, self._empty))
+            and all(same_items(now, before) for now, before in self._objects)
+            and all(same_entries(listed, kept) for listed, kept in self._lists)
             and all(_content(cell) is value for cell, value in self._cells)
-            and all(_same_entries(_fixed(function), kept) for function, kept in self._defaults)
-            and all(_same_items(vars(kind), kept) for kind, kept in self._classes)
+            and all(slot(each, member) is value for each, member, value in self._slots)
+            and all(same_entries(_fixed(function), kept) for function, kept in self._defaults)
+            and all(same_items(vars(kind), kept) for kind, kept in self._classes)
             and not self._moved()
         )
 
@@ -142,25 +163,26 @@ class State:
         """Put everything back; the tensors whose storage or numbers had been replaced."""
         changed = []
         for now, before in self._objects:
-            if not _same_items(now, before):
-                now.clear()
-                now.update(before)
-        if any(self._empty):
+            if not same_items(now, before):
+                put_items(now, before)
+        if any(map(dict.__len__, self._empty)):
             for now in self._empty:
-                now.clear()
-        for items, kept in self._lists:
-            if not _same_entries(items, kept):
-                items.clear()
-                items.update(kept) if isinstance(items, set) else items.extend(kept)
+                put_items(now, {})
+        for listed, kept in self._lists:
+            if not same_entries(listed, kept):
+                put_entries(listed, kept)
         for cell, value in self._cells:
             if _content(cell) is not value:
                 cell.cell_contents = value
+        for each, member, value in self._slots:
+            if slot(each, member) is not value:
+                put_slot(each, member, value)
         for function, fixed in self._defaults:
-            if not _same_entries(_fixed(function), fixed):
+            if not same_entries(_fixed(function), fixed):
                 function.__defaults__, function.__kwdefaults__, function.__code__ = fixed
-        for kind, attributes in self._classes:
-            if not _same_items(vars(kind), attributes):
-                _put_attributes(kind, attributes)
+        for kind, before in self._classes:
+            if not same_items(vars(kind), before):
+                _put_attributes(kind, before)
         for put_back in self._others:
             put_back()
         for tensor, needed, grad in self._flags:
@@ -178,8 +200,10 @@ class State:
                     changed.append(tensor)
         for values, numbers in self._arrays:
             values[...] = numbers
-        for each, position in self._moving:
-            if _position(each) != position:
+        if self._ambient is not None:
+            self._ambient.restore()
+        for each, before in self._moving:
+            if position(each) != before:
                 raise NotIsolated(
                     "model and loss", f"a {type(each).__name__} that goes on from one example to the next",
                     "such that what they hold can be put back between examples",
@@ -189,7 +213,21 @@ class State:
 
     def _noted(self, each: Any) -> Iterator[Any]:
         """Note one thing, and give what it holds."""
-        kind = type(each)
+        kind: Any = type(each)
+        yield from self._within(each, kind)
+        if kind not in _BARE and (isinstance(each, _CONTAINERS) or _plain_object(each)):
+            held = attributes(each)
+            if held is not None:
+                yield held
+            for member in slots(kind):
+                value = slot(each, member)
+                self._slots.append((each, member, value))
+                yield value
+            if kind not in _PLAIN_KINDS:
+                yield from kind.__mro__
+
+    def _within(self, each: Any, kind: type) -> Iterator[Any]:
+        """Note what a thing of a known kind holds besides attributes, and give that."""
         if isinstance(each, Tensor):
             plain = kind in (Tensor, nn.Parameter, nn.Buffer) and each.layout == torch.strided
             if plain and not torch._C._functorch.is_functorch_wrapped_tensor(each):
@@ -199,18 +237,23 @@ class State:
                     self._flags.append((each, each.requires_grad, each.grad))
                 if self._contents:
                     self._copies.append(each.detach().clone())
-            yield each.__dict__
         elif isinstance(each, dict):
-            if each:
-                self._objects.append((each, dict(each)))
-                yield from each.values()
+            kept = items(each)
+            if kept:
+                self._objects.append((each, kept))
+                yield from kept.values()
+                yield from (key for key in kept if type(key) not in _ATOMS)
             else:
                 self._empty.append(each)
+            if isinstance(each, defaultdict):
+                yield each.default_factory
+        elif isinstance(each, types.MappingProxyType):
+            yield from gc.get_referents(each)
         elif isinstance(each, list | deque | set):
-            self._lists.append((each, list(each)))
-            yield from list(each)
+            self._lists.append((each, list(entries(each))))
+            yield from list(entries(each))
         elif isinstance(each, tuple | frozenset):
-            yield from each
+            yield from entries(each)
         elif isinstance(each, np.ndarray):
             small = self._contents or each.nbytes <= _SMALL
             if small and each.flags.writeable:
@@ -229,10 +272,14 @@ class State:
         elif isinstance(each, functools._lru_cache_wrapper):
             if self._contents:
                 self._others.append(each.cache_clear)
-            yield each.__dict__
-        elif isinstance(each, Iterator) and not hasattr(each, "__dict__"):
+        elif isinstance(each, decimal.Context):
             if self._contents:
-                self._moving.append((each, _position(each)))
+                self._others.append(context_restorer(each))
+        elif isinstance(each, contextvars.ContextVar | contextvars.Context):
+            if self._contents:
+                self._moving.append((each, position(each)))
+            values = each.values() if isinstance(each, contextvars.Context) else (value_of(each),)
+            yield from values
         elif isinstance(each, type):
             if _owned(each):
                 self._classes.append((each, dict(vars(each))))
@@ -250,93 +297,40 @@ class State:
                 self._cells.append((cell, _content(cell)))
                 yield _content(cell)
             self._defaults.append((each, _fixed(each)))
-            yield from (each.__defaults__, each.__kwdefaults__, each.__dict__)
+            yield from (each.__defaults__, each.__kwdefaults__)
         elif isinstance(each, types.MethodType):
             yield each.__self__
             yield each.__func__
+        elif isinstance(each, types.BuiltinMethodType | types.MethodWrapperType):
+            yield each.__self__
+        elif isinstance(each, weakref.ref):
+            yield each()
         elif isinstance(each, functools.partial):
-            yield from (each.func, each.args, each.keywords, each.__dict__)
-        elif isinstance(each, nn.Module) or _plain_object(each):
-            if hasattr(each, "__dict__"):
-                yield each.__dict__
-            for name in _slots(kind):  # type: ignore[arg-type]
-                if hasattr(each, name):
-                    value = getattr(each, name)
-                    self._others.append(partial(object.__setattr__, each, name, value))
-                    yield value
-            yield from kind.__mro__
+            yield from (each.func, each.args, each.keywords)
+        elif self._contents and moves(each):
+            self._moving.append((each, position(each)))
 
 
 _LAST: list[tuple[weakref.ref[nn.Module], Any, State]] = []
 
 
-def _same_items(now: Mapping[Any, Any], before: dict[Any, Any]) -> bool:
-    """Whether two dictionaries have the same keys in the same order, and the very same values."""
-    if len(now) != len(before):
-        return False
-    return all(map(operator.is_, now.values(), before.values())) and all(map(operator.is_, now, before))
-
-
-def _same_entries(items: Any, kept: Sequence[Any]) -> bool:
-    return len(items) == len(kept) and all(map(operator.is_, items, kept))
-
-
-_PINNED: WeakKeyDictionary[nn.Module, dict[Any, dict[int, StorageWeakRef]]] = WeakKeyDictionary()
-
-
-def _pinned(holders: tuple[Any, ...], functions: list[types.FunctionType]) -> Container[int]:
-    """The storages of tensors that functions of model and loss name as globals, as they were at first sight.
-
-    A tensor that takes such a name later, when examples have been seen, is not among them.
-    """
-    model, *rest = holders
-    if not isinstance(model, nn.Module):
-        return ()
-    kept = _PINNED.setdefault(model, {})
-    key = tuple(getattr(each, "__code__", None) or id(each) for each in rest)
-    if key not in kept:
-        found: dict[int, StorageWeakRef] = {}
-        waiting, seen = list(functions), set()
-        while waiting:
-            function = waiting.pop()
-            if id(function) in seen:
-                continue
-            seen.add(id(function))
-            for name in _names(function.__code__):
-                value: Any = function.__globals__.get(name)
-                if type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided:
-                    reference = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]
-                    found[reference.cdata] = reference
-                elif isinstance(value, types.FunctionType) and not value.__module__.startswith("torch"):
-                    waiting.append(value)
-        kept[key] = found
-    return kept[key]
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _names(each)
-
-
 def _plain_object(each: Any) -> bool:
     """Whether a thing is an object with attributes, and not one that a run itself uses."""
-    if isinstance(each, type | types.ModuleType) or not (hasattr(each, "__dict__") or _slots(type(each))):  # type: ignore[arg-type]
+    if isinstance(each, type | types.ModuleType) or _bare(each):
         return False
-    return not type(each).__module__.startswith(_LEFT_ALONE)
+    return isinstance(each, nn.Module) or not type(each).__module__.startswith(_LEFT_ALONE)
 
 
-@functools.cache
-def _slots(kind: type) -> tuple[str, ...]:
-    """The attributes for which the classes of an object made room, private ones by their full name."""
-    found: list[str] = []
-    for each in kind.__mro__:
-        names = each.__dict__.get("__slots__", ())
-        for name in (names,) if isinstance(names, str) else tuple(names):
-            private = name.startswith("__") and not name.endswith("__")
-            found.append(f"_{each.__name__.lstrip('_')}{name}" if private else name)
-    return tuple(name for name in found if isinstance(getattr(kind, name, None), types.MemberDescriptorType))
+def _bare(each: Any) -> bool:
+    """Whether a thing has no attributes of its own."""
+    kind: Any = type(each)
+    return attributes(each) is None and not slots(kind)
+
+
+_ATOMS = frozenset({str, int, float, bool, type(None), complex, bytes, range, torch.dtype, torch.device})
+_BARE = frozenset({dict, list, set, deque, tuple, frozenset, types.CellType, types.MethodType})
+_PLAIN_KINDS = frozenset({Tensor, nn.Parameter, nn.Buffer, OrderedDict, types.FunctionType})
+_CONTAINERS = (dict, list, set, deque, tuple, frozenset, Tensor, np.ndarray)
 
 
 _HEAP = 1 << 9
@@ -367,17 +361,6 @@ def _rewrite(file: Any, content: Any, place: int) -> None:
     file.truncate()
     file.write(content)
     file.seek(place)
-
-
-def _position(each: Any) -> Any:
-    """How far a generator or an iterator has come, as far as that can be told without moving it."""
-    if isinstance(each, types.GeneratorType):
-        frame = each.gi_frame
-        return frame and (frame.f_lasti, [id(value) for value in frame.f_locals.values()])
-    try:
-        return repr(each.__reduce__())
-    except (TypeError, AttributeError):
-        return repr(each)
 
 
 def _lies(tensor: Tensor) -> Any:

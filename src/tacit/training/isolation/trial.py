@@ -4,7 +4,13 @@ What a model does with its rows can be followed only so far; there are always wa
 nobody thought of. So routes are tried on a batch like the one at hand, its numbers a little shaken and
 the parameters too, so that nothing is 0 by chance. Of all losses but one example's are multiplied by
 0: whatever is then found in another example's row is not that example's, and the routes are not used.
-Where the model draws no random numbers, the gradient found must also be that of plain backpropagation.
+The gradient found must also be that of plain backpropagation, where the same random numbers were drawn: where
+the loss is the same.
+
+Under autocast routes are tried twice. Without autocast they must find the gradient to the precision of
+float32, unless the model runs under autocast only. With it, backpropagation rounds each gradient of a
+parameter to the precision u of autocast once for every use of the parameter, and the routes do not: their
+difference may be 4u of the parameter's gradient and u/2 of the whole (u = 2⁻⁷ in bfloat16).
 """
 
 from __future__ import annotations
@@ -28,15 +34,34 @@ from tacit.training.isolation.unproved import Unproved
 # Pieces and losses of a batch, by the routes; the arguments are those of the engine.
 Taped = Callable[[Parts, Loss, Any, Any, Routes, int], tuple[dict[str, Piece], Tensor, Recording]]
 
-_FEWEST, _MOST = 3, 64
+_FEWEST, _FEW, _MOST = 3, 8, 64
 _SHAKEN = 0.05
 _ELSEWHERE = 1e-9
 
 
-def holds(parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped) -> bool:
-    """Whether the routes keep examples apart, and find what plain backpropagation finds."""
+def holds(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped, *, again: bool = False
+) -> bool:
+    """Whether the routes keep examples apart, and find what plain backpropagation finds.
+
+    Tried ``again``, as they held for the same model and examples of other shapes, they are tried on fewer.
+    """
+    device = _device(parts)
+    if torch.is_autocast_enabled(device):
+        try:
+            with torch.autocast(device, enabled=False):
+                if not _hold(parts, loss, inputs, targets, routes, taped, again=again):
+                    return False
+        except (RuntimeError, NotImplementedError):
+            pass  # Layers of different precision need autocast to fit together.
+    return _hold(parts, loss, inputs, targets, routes, taped, again=again)
+
+
+def _hold(
+    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped, *, again: bool
+) -> bool:
     entries = tree.examples(inputs, targets)
-    size = max(_FEWEST, min(entries, _MOST))
+    size = max(_FEWEST, min(entries, _FEW if again else _MOST))
     rows = torch.arange(size) % entries
     with generators_kept(), _shaken(parts):
         torch.default_generator.manual_seed(0)
@@ -46,21 +71,22 @@ def holds(parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, t
 
         inputs, targets = tree.mapped(pick, (inputs, targets))
         try:
-            losses, same = _plain(parts, loss, shaken := tree.mapped(_shake, inputs), targets)
+            losses, random = _plain(parts, loss, shaken := tree.mapped(_shake, inputs), targets)
             inputs = shaken
         except (IndexError, RuntimeError):
             # Numbers that a model takes for places in a table may leave it when they are shaken.
-            losses, same = _plain(parts, loss, inputs, targets)
+            losses, random = _plain(parts, loss, inputs, targets)
         finite = losses.detach().isfinite().nonzero()[:, 0].tolist()
         for row in sorted({finite[0], finite[len(finite) // 2], finite[-1]}) if finite else ():
-            if not _apart(parts, loss, inputs, targets, routes, taped, row, losses if same else None):
+            plain = losses if losses.requires_grad else None
+            if not _apart(parts, loss, inputs, targets, routes, taped, row, plain, random=random):
                 return False
     return True
 
 
 def _apart(
     parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped, row: int,
-    losses: Tensor | None,
+    losses: Tensor | None, *, random: bool,
 ) -> bool:  # fmt: skip
     size = tree.examples(inputs, targets)
     torch.default_generator.manual_seed(1)
@@ -71,7 +97,7 @@ def _apart(
         return torch.where(kept, values, torch.zeros_like(values))
 
     try:
-        pieces, _, _ = taped(parts, only, inputs, targets, routes, size)
+        pieces, own, _ = taped(parts, only, inputs, targets, routes, size)
     except Unproved:
         return False
     with torch.no_grad(), torch.autocast(_device(parts), enabled=False):
@@ -83,7 +109,7 @@ def _apart(
             each[row] = 0
             if not float(each.max()) <= _ELSEWHERE * whole:
                 return False
-        if losses is None:
+        if losses is None or (random and not torch.isclose(own[row], losses[row].detach(), rtol=1e-5)):
             return True
         ones = Weights(torch.ones(size, device=losses.device))
         found = {name: piece.weighted(ones.to(_wide(parts, name))) for name, piece in pieces.items()}
@@ -94,15 +120,24 @@ def _apart(
     for name, parameter, grad in zip(names, chosen, plain, strict=True):
         expected = torch.zeros_like(parameter) if grad is None else grad
         got = found.get(name, torch.zeros_like(parameter))
-        coarse = 1e-3 if torch.finfo(parameter.dtype).bits >= 32 else 0.1
+        coarse, least = _tolerances(parameter.dtype, parameter.device.type)
         apart = float((got.double() - expected.double()).norm())
-        if not apart <= coarse * float(expected.double().norm()) + 1e-5 * whole**0.5:
+        if not apart <= coarse * float(expected.double().norm()) + least * whole**0.5:
             return False
     return True
 
 
+def _tolerances(dtype: torch.dtype, device: str) -> tuple[float, float]:
+    """How far two gradients of a parameter may lie apart, in parts of its own and of the whole gradient."""
+    coarse, least = (1e-3 if torch.finfo(dtype).bits >= 32 else 0.1), 1e-5
+    if torch.is_autocast_enabled(device):
+        rounding = torch.finfo(torch.get_autocast_dtype(device)).eps
+        coarse, least = max(coarse, 4 * rounding), rounding / 2
+    return coarse, least
+
+
 def _plain(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> tuple[Tensor, bool]:
-    """The losses, in a graph, and whether gradients can be compared: no random numbers, no autocast."""
+    """The losses, in a graph, and whether they depend on random numbers."""
     args, kwargs = tree.arguments(inputs)
     found = []
     with torch.enable_grad():
@@ -110,8 +145,7 @@ def _plain(parts: Parts, loss: Loss, inputs: Any, targets: Any) -> tuple[Tensor,
             torch.default_generator.manual_seed(seed)
             with guarded(parts.model, loss, (inputs, targets)):
                 found.append(loss(parts.model(*args, **kwargs), targets))
-    random = not torch.equal(found[0].detach().nan_to_num(), found[1].detach().nan_to_num())
-    return found[0], not random and found[0].requires_grad and not torch.is_autocast_enabled(_device(parts))
+    return found[0], not torch.equal(found[0].detach().nan_to_num(), found[1].detach().nan_to_num())
 
 
 @contextmanager
@@ -123,11 +157,14 @@ def _shaken(parts: Parts) -> Iterator[None]:
         with torch.no_grad():
             for parameter in parts.trainable.values():
                 parameter.add_(torch.randn_like(parameter) * (_SHAKEN * (parameter.abs().mean() + _SHAKEN)))
+        # Autocast keeps rounded copies of parameters, which would be those of other numbers now.
+        torch.clear_autocast_cache()
         yield
     finally:
         with torch.no_grad():
             for each, kept in zip(every, before, strict=True):
                 each.copy_(kept)
+        torch.clear_autocast_cache()
 
 
 def _shake(leaf: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,36 +13,38 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from tacit.data.examples import valid_labels
 from tacit.data.preprocessor import Preprocessor
+from tacit.data.texts import TextColumn
 from tacit.errors import InvalidValue, ModelUnreadable, TacitError
 from tacit.events import Event
 from tacit.guarantee import Guarantee
 from tacit.models.claims import checked_evaluations
 from tacit.models.container import Reading
 from tacit.models.description import Description
-from tacit.models.registry import SAFETENSORS, register_reader, register_writer
+from tacit.models.registry import SAFETENSORS, maker_of, register_reader, register_writer
 from tacit.training import past, saving
-from tacit.training.batches.dataset import Examples, InMemory, Pair
+from tacit.training.features.registry import Chosen
 from tacit.training.networks import tabular
 from tacit.training.networks.architectures import architecture, fixed_part, made, recipe_of
-from tacit.training.sampling import RowNumbers
+from tacit.training.networks.autoencoder import combined, cross_entropy, learning
+from tacit.training.networks.later import tensor_of
 
 Array = NDArray[Any]
 
 TITLES = {
     "linear": "linear classifier",
     "mlp": "network with a hidden layer",
+    "autoencoder": "auto-encoder with a softmax head",
     "cnn": "convolutional network",
     "scattering": "linear classifier on scattering features",
+    "patches": "linear classifier on patch features",
     "resnet": "residual network",
 }
 _CHUNK = 192
 """Examples that are scored together, always so many; tiles of matrix products divide 2⁶·3."""
-_ROUNDED_BY_PLACE = ("scattering",)
-"""Architectures whose Fourier transforms round an example by its place among the others."""
+_ROUNDED_BY_PLACE = ("scattering", "patches")
+"""Architectures whose Fourier transforms or convolutions round an example by its place among the others."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Network:
     """What the run did, in words, for people to read."""
     maker: Preprocessor | None = None
     """What makes examples of the rows of a table, and knows the target; None for images and arrays."""
+    features: Chosen | None = None
+    """The fixed features that the network stands on, made of each raw example; None if it takes it itself."""
     guarantee_: Guarantee | None = None
     evaluations_: tuple[Any, ...] = ()
 
@@ -96,12 +100,22 @@ class Network:
         return cls(name, tuple(shape), tuple(classes), prepare, architecture(name, shape, len(classes)))
 
     @classmethod
-    def of_table(cls, name: str, maker: Preprocessor) -> Network:
-        """A network of the features and the declared target of a preprocessor, not trained yet."""
+    def of_table(cls, name: str, maker: Preprocessor, features: Chosen | None = None) -> Network:
+        """A network of the features and the declared target of a preprocessor, not trained yet.
+
+        With a column of texts it stands on ``features`` of the texts.
+        """
         classes, _ = tabular.declared_target(maker)
-        sides = (len(maker.features.names),)
-        model = made(recipe_of(name), name, sides, len(classes) or 1)
-        return cls(name, sides, classes, Preparation(), model, maker=maker)
+        sides = (len(maker.features.names),) if features is None else (features.width,)
+        model = made(recipe_of(name, features is not None), name, sides, len(classes) or 1)
+        shape = sides if features is None else ()
+        return cls(name, shape, classes, Preparation(), model, maker=maker, features=features)
+
+    @classmethod
+    def on_features(cls, name: str, features: Chosen, classes: Sequence[Any]) -> Network:
+        """A network on fixed features of images, not trained yet; ``name`` is that of its trained part."""
+        model = made(recipe_of(name, True), name, (features.width,), len(classes))
+        return cls(name, features.shape, tuple(classes), Preparation(), model, features=features)
 
     @property
     def steps(self) -> list[tuple[str, Any]]:
@@ -111,7 +125,8 @@ class Network:
     @property
     def loss(self) -> Callable[[Tensor, Tensor], Tensor]:
         """What it learns to make small, by example."""
-        return loss if self.classes_ else tabular.squared_error
+        learnt = cross_entropy if self.classes_ else tabular.squared_error
+        return combined(learnt) if self.architecture == "autoencoder" else learnt
 
     @property
     def event_(self) -> Event:
@@ -121,10 +136,11 @@ class Network:
     @property
     def title(self) -> str:
         """What it is, in a few words."""
+        on = "" if self.features is None else f" on {self.features.name} features"
         if self.maker is None:
-            return f"{TITLES[self.architecture]} of {len(self.classes_)} classes"
+            return f"{TITLES[self.architecture]}{on} of {len(self.classes_)} classes"
         titles = TITLES if self.classes_ else tabular.TITLES
-        return f"{titles[self.architecture]} of {self.maker.target}"
+        return f"{titles[self.architecture]}{on} of {self.maker.target}"
 
     def describe(self) -> Description:
         """What may be said of it: architecture, run, classes, names and shapes of what was trained."""
@@ -141,16 +157,21 @@ class Network:
         names = ", ".join(map(str, self.classes_))
         example = " × ".join(map(str, self.shape))
         says = ("classes", f"{len(self.classes_)}: {names}" if len(names) < 60 else str(len(self.classes_)))
+        if self.features is not None:
+            pixels = self.features.described()
         if self.maker is not None:
-            example += f" features of {len(self.maker.columns)} columns"
-            pixels = "scaled to [−1, 1] by their declared bounds; a category is 0 or 1"
+            if self.features is not None:
+                example = f"the text of {', '.join(self.maker.columns)}"
+            else:
+                example += f" features of {len(self.maker.columns)} columns"
+                pixels = "scaled to [−1, 1] by their declared bounds; a category is 0 or 1"
             if not self.classes_:
                 low, high = self.maker.target_bounds or (0.0, 1.0)
                 says = ("predicts", f"{self.maker.target}, a number from {low:g} to {high:g}")
         return (
             ("architecture", self.architecture),
             ("one example", example),
-            ("numbers", pixels),
+            ("numbers" if self.features is None else "features", pixels),
             says,
             ("parameters", f"{sum(each.numel() for each in self.model.parameters()):,}"),
         )
@@ -158,12 +179,13 @@ class Network:
     def split(self) -> tuple[nn.Sequential | None, nn.Module]:
         """The part to be computed once, if any, and the part to be trained, which share their layers."""
         fixed = fixed_part(self.model)
-        return fixed, self.model if fixed is None else self.model[len(fixed) :]
+        return fixed, learning(self.model) if fixed is None else self.model[len(fixed) :]
 
     def predict(self, inputs: Any) -> Array:
         """The most probable class of each example, or its number; raises where the inputs are not finite.
 
-        The inputs of a network of a table are rows of that table, as its preprocessor takes them.
+        The inputs of a network of a table are rows of that table, as its preprocessor takes them; those of a
+        network on features are raw images, or texts.
         """
         if not self.classes_ and self.maker is not None:
             bounds = self.maker.target_bounds or (0.0, 1.0)
@@ -190,15 +212,19 @@ class Network:
 
         The answer for an example does not depend on the others, to the last bit. A product of matrices may
         round an example by how many there are, so the network is called with blocks of one size, filled up
-        with zeros; Fourier transforms round it by its place too, so there a block is one example.
+        with zeros; fixed features round it by its place too, so there a block is one example.
         """
         parts = []
         if self.maker is not None:
-            inputs = np.asarray(self.maker.transform(inputs), dtype=np.float32)
+            inputs = self.maker.transform(inputs)
+        if self.features is not None:
+            inputs = self.features.adapter.rows(inputs)
+        if self.maker is not None:
+            inputs = np.asarray(inputs, dtype=np.float32)
         size = 1 if self.architecture in _ROUNDED_BY_PLACE else _CHUNK
         with torch.no_grad():
             for start in range(0, len(inputs), size):
-                ready = self.prepare(_tensor(inputs[start : start + size]))
+                ready = self.prepare(tensor_of(inputs[start : start + size]))
                 filled = ready.new_zeros(size, *ready.shape[1:])
                 filled[: len(ready)] = ready
                 scores = of(self.model(filled)[: len(ready)].double())
@@ -255,6 +281,8 @@ def _save_network(
         "mean": network.prepare.mean, "std": network.prepare.std, "run": network.run,
         "evaluations": list(evaluations),
     } | ({} if network.maker is None else {"preprocessor": network.maker.to_dict()})  # fmt: skip
+    if network.features is not None:
+        known["features"] = network.features.to_dict()
     facts["network"] = json.dumps(known, ensure_ascii=False)
     saving.write(path, network.model.state_dict(), facts, overwrite=overwrite)
 
@@ -274,10 +302,20 @@ def _load(path: saving.PATH) -> Network | Weights:
     if "network" not in facts:
         with Reading(path):
             stored = checked_evaluations(json.loads(facts.get("evaluations", "[]")))
-        return Weights(tensors, facts, guarantee, stored)
+        make = maker_of(facts) or Weights
+        found: Weights = make(tensors, facts, guarantee, stored)
+        return found
     try:
         known = json.loads(facts["network"])
-        if "preprocessor" in known:
+        features, shape = None, tuple(known["shape"])
+        if "features" in known:
+            features = Chosen.from_dict(known["features"], shape)
+        if "preprocessor" in known and features is not None:
+            texts = TextColumn.from_dict(known["preprocessor"])
+            network = Network.of_table(known["architecture"], texts, features)
+        elif features is not None:
+            network = Network.on_features(known["architecture"], features, known["classes"])
+        elif "preprocessor" in known:
             network = Network.of_table(known["architecture"], Preprocessor.from_dict(known["preprocessor"]))
         else:
             prepare = Preparation(tuple(known["mean"]), tuple(known["std"]))
@@ -304,7 +342,7 @@ def _describe(path: saving.PATH) -> dict[str, Any]:
         stored = known.pop("evaluations", None) or json.loads(facts.get("evaluations", "[]"))
         return {
             "format": SAFETENSORS,
-            "network": known,
+            "network": known or json.loads(facts.get("tuned", "{}")),
             "tensors": {name: f"{each.dtype} {tuple(each.shape)}" for name, each in tensors.items()},
             "guarantee": json.loads(facts["guarantee"]),
             "statement": guarantee.statement(),
@@ -312,56 +350,6 @@ def _describe(path: saving.PATH) -> dict[str, Any]:
         }
 
 
-def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy by example; 0, and so no gradient, for an example with the label −1."""
-    return F.cross_entropy(outputs, targets, ignore_index=-1, reduction="none")
-
-
-class Later(Examples):
-    """The examples of a source that are read when the first of them is wanted, once they are paid for."""
-
-    def __init__(
-        self, found: Any, classes: int, prepare: Preparation, fixed: nn.Module | None = None,
-        say: Callable[[str], None] = lambda text: None,
-    ) -> None:  # fmt: skip
-        self.found, self.classes, self.prepare, self.fixed, self.say = found, classes, prepare, fixed, say
-        self._read: InMemory | None = None
-
-    def __len__(self) -> int:
-        return int(self.found.private_rows)
-
-    def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
-        """For each draw its pairs, in parts of at most ``size`` rows; one empty part for no rows."""
-        if self._read is None:
-            self._read = self._loaded()
-        for parts in self._read.batches(draws, size):
-            yield map(self._ready, parts)
-
-    def _loaded(self) -> InMemory:
-        self.say("Reading the examples")
-        inputs, labels = self.found.read()
-        assert labels is not None
-        targets = torch.from_numpy(valid_labels(labels, self.classes) if self.classes else labels)
-        values = _tensor(inputs)
-        if self.fixed is not None:
-            self.say("Computing features")
-            chunks = torch.split(values, 1) or (values,)
-            values = torch.cat([self.fixed(self.prepare(chunk)).half() for chunk in chunks])
-        return InMemory(values, targets)
-
-    def _ready(self, pair: Pair) -> Pair:
-        inputs, targets = pair
-        return (self.prepare(inputs) if self.fixed is None else inputs.float()), targets
-
-
-def _tensor(values: Array) -> Tensor:
-    with np.errstate(all="ignore"):
-        if values.dtype.kind == "u" and values.dtype != np.uint8:
-            values = values.astype(np.float32)
-        elif values.dtype == np.longdouble:
-            values = values.astype(np.float64)
-    values = values.astype(values.dtype.newbyteorder("="), copy=False)
-    return torch.from_numpy(np.ascontiguousarray(values))
 
 
 register_reader(SAFETENSORS, _load, _describe)

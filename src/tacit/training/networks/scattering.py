@@ -25,8 +25,8 @@ _CHUNK = 16
 class Scattering(nn.Module):
     """The scattering transform of images on Morlet wavelets, to order 1 or 2.
 
-    Order 0 is the image smoothed by a Gaussian φ; order 1 is |x ∗ ψ₁| ∗ φ and order 2 is
-    ||x ∗ ψ₁| ∗ ψ₂| ∗ φ, where ψ₁ runs over ``scales`` dyadic scales and ``orientations`` angles and ψ₂
+    Order 0 is the image smoothed by a Gaussian φ; order 1 is ``|x ∗ ψ₁| ∗ φ`` and order 2 is
+    ``||x ∗ ψ₁| ∗ ψ₂| ∗ φ``, where ψ₁ runs over ``scales`` dyadic scales and ``orientations`` angles and ψ₂
     over the coarser scales. Each is sampled every 2^scales pixels. An image of height h and width w
     becomes ``paths`` maps of h // 2^scales by w // 2^scales, where ``paths`` is 1 + scales · L +
     scales (scales − 1) / 2 · L² for L orientations: 81 maps of 7 × 7 from 28 × 28 at the defaults.

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 
 from tacit import _validate
 from tacit.errors import InvalidValue, ModelUnreadable
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
     from tacit.relations import Relation, Unit
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
+FADINGS = ("none", "to zero")
+"""What the learning rate does over a run: it stays, or it falls in equal steps to 0."""
 _ADAPTIVE_LR = 0.001
 _RECIPE_POPULATION = 60_000
 _LONG = 100
+_ADDED_LATER = {"fading": "none"}
+"""Options that older checkpoints do not have, as they were then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +57,27 @@ class Settings:
     clip_norm: float
     clipping: str
     average: float | str | None
+    fading: str
     sampling: str
     noise: str
     bands: int | None
 
     @classmethod
-    def of(cls, architecture: str, population: int, **chosen: Any) -> Settings:
+    def of(
+        cls, architecture: str, population: int, on_features: bool = False, **chosen: Any
+    ) -> Settings:  # fmt: skip
         """The recipe of the architecture, with each setting in ``chosen`` that is not None in its place.
 
         A run of more steps than the recipe has gets a learning rate that is smaller in proportion.
         """
-        recipe = recipe_of(architecture)
+        recipe = recipe_of(architecture, on_features)
         made: dict[str, Any] = {each.name: getattr(recipe, each.name, None) for each in fields(cls)}
         cyclic = chosen.get("noise") == "correlated"
         made |= {"clipping": "flat", "sampling": "cyclic" if cyclic else "poisson", "noise": "independent"}
         made["batch_size"] = min(recipe.batch_size, population)
         made |= {name: value for name, value in chosen.items() if value is not None}
         _validate.choice("optimizer", made["optimizer"], OPTIMIZERS)
+        _validate.choice("fading", made["fading"], FADINGS)
         _validate.choice("clipping", made["clipping"], (*CLIPPINGS, "quantile"))
         if made["optimizer"] != "sgd":
             if chosen.get("momentum"):
@@ -127,6 +136,7 @@ class Settings:
             "quantile": "gradients longer than a noisy median, {0:g} at first, shortened to it",
         }[self.clipping]
         momentum = f", momentum {self.momentum:g}" if self.optimizer == "sgd" else ""
+        falling = ", falling to 0" if self.fading == "to zero" else ""
         average: dict[Any, str] = {None: "none", "tail": "of the second half of the steps"}
         return (
             ("population", f"{plan.population}, as declared"),
@@ -135,7 +145,7 @@ class Settings:
             ("clipping", clip.format(plan.clip_norm)),
             ("noise multiplier", f"{plan.noise_multiplier:.4g}"),
             ("noise on the sum", _noise_on_the_sum(plan)),
-            ("optimiser", f"{self.optimizer}, lr {self.lr:g}{momentum}"),
+            ("optimiser", f"{self.optimizer}, lr {self.lr:g}{falling}{momentum}"),
             ("average", average.get(self.average, f"with decay {self.average}")),
         )
 
@@ -148,7 +158,12 @@ class Settings:
             if self.optimizer == "sgd"
             else makers[self.optimizer](model.parameters(), lr=self.lr)
         )
-        return Trainer(model, network.loss, optimizer, plan, ledger, average=self.average, **options)
+        falling = None
+        if self.fading == "to zero":
+            falling = LambdaLR(optimizer, lambda step: max(0.0, 1 - step / plan.steps))
+        return Trainer(
+            model, network.loss, optimizer, plan, ledger, average=self.average, schedule=falling, **options
+        )
 
 
 def _share(recipe: Recipe, population: int, batch_size: Any, epochs: Any) -> float:
@@ -175,7 +190,9 @@ def resumed(path: saving.PATH, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the run in a checkpoint was started with; options given now must not differ."""
     _, kept = saving.read(path)
     try:
-        started: dict[str, Any] = json.loads(kept["checkpoint"])["plan"]["started"]
+        started: dict[str, Any] = {
+            **_ADDED_LATER, **json.loads(kept["checkpoint"])["plan"]["started"]
+        }
     except KeyError:
         raise ModelUnreadable(
             f"{str(path)!r} is not the checkpoint of a run of tacit train.", "Name another file.", path=path

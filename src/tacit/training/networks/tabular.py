@@ -18,7 +18,11 @@ from tacit.errors import InvalidValue
 
 Float64 = NDArray[np.float64]
 
-TITLES = {"linear": "linear regression", "mlp": "regression network with a hidden layer"}
+TITLES = {
+    "linear": "linear regression",
+    "mlp": "regression network with a hidden layer",
+    "autoencoder": "regression on the codes of an auto-encoder",
+}
 """What networks that predict a number are called."""
 
 

@@ -280,12 +280,16 @@ class _Part(Examples):
 
     def __init__(self, examples: Examples, rank: int, size: int) -> None:
         self.examples, self.rank, self.size = examples, rank, size
+        self.in_order = examples.in_order
 
     def __len__(self) -> int:
         return len(range(self.rank, len(self.examples), self.size))
 
     def batches(self, draws: Iterable[RowNumbers], size: int) -> Iterator[Iterator[Pair]]:
         return self.examples.batches((rows * self.size + self.rank for rows in draws), size)
+
+    def like(self) -> Pair | None:
+        return self.examples.like()
 
 
 def process_group_of(model: nn.Module) -> ProcessGroup:
