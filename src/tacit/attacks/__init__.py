@@ -9,6 +9,7 @@ membership              :func:`signal`, :func:`loss_threshold`, :func:`shadow_at
 inversion               :func:`invert` (the input of a class), :func:`infer_attribute`
 extraction              :func:`solve_linear` (equation solving), :func:`distil` (imitation)
 linkage                 :func:`scoreboard` (sparse ratings), :func:`link` (tables of attributes)
+prompts                 :func:`calibrated`, :func:`exposure`, :func:`extract` (demonstrations of a prompt)
 statistics              :func:`average`, :func:`queries_needed`, :func:`difference`, :func:`reconstruct`
 gradients               :mod:`tacit.attacks.gradients` (images and labels from gradients; needs PyTorch)
 gan                     :mod:`tacit.attacks.gan` (a participant who makes others' images; needs PyTorch)
@@ -19,12 +20,15 @@ from tacit.attacks.extraction import Distilled, LinearCopy, distil, solve_linear
 from tacit.attacks.inversion import Inverted, infer_attribute, invert
 from tacit.attacks.linkage import Linked, link, scoreboard
 from tacit.attacks.membership import lira, loss_threshold, rmia, shadow_attack, signal, train_shadows
+from tacit.attacks.prompts import Exposure, Extracted, calibrated, exposure, extract
 from tacit.attacks.result import Found, MembershipScores
 from tacit.attacks.statistics import Averaged, Reconstructed, average, difference, queries_needed, reconstruct
 
 __all__ = [
     "Averaged",
     "Distilled",
+    "Exposure",
+    "Extracted",
     "Found",
     "Inverted",
     "LinearCopy",
@@ -32,8 +36,11 @@ __all__ = [
     "MembershipScores",
     "Reconstructed",
     "average",
+    "calibrated",
     "difference",
     "distil",
+    "exposure",
+    "extract",
     "infer_attribute",
     "invert",
     "link",

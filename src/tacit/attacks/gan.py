@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-from torch import Tensor, nn
-
 from tacit import _validate
-from tacit.attacks.gradients import undisturbed
+from tacit._extras import needed
+
+with needed("Attacks by generators"):
+    import torch
+    from torch import Tensor, nn
+
+    from tacit.attacks.gradients import undisturbed
 
 __all__ = ["GanAdversary", "small_generator"]
 

@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from tacit import _validate
+from tacit._extras import needed
 from tacit.errors import InvalidValue
+
+with needed("Attacks on gradients"):
+    import torch
+    from torch import Tensor, nn
 
 __all__ = [
     "GradientInversion",

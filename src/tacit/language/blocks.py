@@ -1,0 +1,186 @@
+"""A frozen transformer as a chain of blocks, with nothing in it that depends on the rows of a batch.
+
+The ``forward`` of transformers looks at the values of the attention mask to choose a kernel, and keeps
+caches; a private pass may do neither. So the layers of a model are called here one after the other: word
+embeddings, then the blocks, then the last norm. What a position attends to is a mask of zeros and ones that
+is built from the row's own mask, and a mask of virtual tokens that is the same for all rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tacit.errors import InvalidValue
+from tacit.language.weights import base_of
+
+__all__ = ["Blocks", "blocks_of"]
+
+SHORT = 32
+"""Positions up to which attention is computed as plain products."""
+ENCODERS, DECODERS = ("bert", "roberta"), ("llama", "qwen2")
+
+
+class Blocks(nn.Module):
+    """A frozen transformer: a copy of a model's layers that shares its numbers.
+
+    Two modules that are trained on top of one model hold parameters of their own kind, so that what one run
+    has cost is not counted for the other; the numbers themselves are in memory once.
+    """
+
+    is_decoder: bool
+    attention: tuple[str, ...]
+    """The names of the projections of an attention layer: query, key, value and output."""
+
+    def __init__(self, base: Any) -> None:
+        super().__init__()
+        shared: dict[int, Any] = {
+            id(each): nn.Parameter(each.detach(), requires_grad=False) for each in base.parameters()
+        }
+        self.base = copy.deepcopy(base, shared)
+        self.base.eval()
+        self.base.set_attn_implementation("sdpa")
+        if hasattr(self.base, "pooler"):
+            self.base.pooler = None
+        self.config = self.base.config
+        self.width = int(self.config.hidden_size)
+        self.longest = int(self.config.max_position_embeddings)
+
+    def train(self, mode: bool = True) -> Blocks:
+        """Stays in evaluation mode: a frozen transformer has no dropout."""
+        return super().train(False)
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        """The blocks, from the bottom to the top."""
+        raise NotImplementedError
+
+    def words(self, input_ids: Tensor) -> Tensor:
+        """The embedded words; a number that the model has no word for stands for its last word."""
+        table = self.base.get_input_embeddings()
+        embedded: Tensor = table(input_ids.clamp(0, table.num_embeddings - 1))
+        return embedded
+
+    def start(self, embedded: Tensor) -> Tensor:
+        """What the first block is given, for embedded words."""
+        raise NotImplementedError
+
+    def through(
+        self, hidden: Tensor, mask: Tensor, first: int = 0, last: int | None = None, prefix: Any = None
+    ) -> Tensor:
+        """Hidden states after the blocks from ``first`` up to ``last``.
+
+        ``mask`` is 1 for each position of a row that is attended to, (rows, positions); with a ``prefix``
+        its virtual tokens come first.
+        """
+        raise NotImplementedError
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """The hidden states after the last norm."""
+        return hidden
+
+    def projections(self, layer: int) -> tuple[nn.Module, dict[str, nn.Linear]]:
+        """The attention layer of a block, and its projections by name."""
+        raise NotImplementedError
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """How many heads the keys and values of a block have, and how wide one is."""
+        heads = int(self.config.num_attention_heads)
+        kept = int(getattr(self.config, "num_key_value_heads", None) or heads)
+        return kept, int(getattr(self.config, "head_dim", None) or self.width // heads)
+
+
+class _Encoder(Blocks):
+    """BERT and RoBERTa: every position of a row attends to every real position of the row."""
+
+    is_decoder = False
+    attention = ("query", "key", "value")
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        found: Sequence[Any] = self.base.encoder.layer
+        return found
+
+    def start(self, embedded: Tensor) -> Tensor:
+        hidden: Tensor = self.base.embeddings(inputs_embeds=embedded)
+        return hidden
+
+    def through(
+        self, hidden: Tensor, mask: Tensor, first: int = 0, last: int | None = None, prefix: Any = None
+    ) -> Tensor:
+        seen = mask[:, None, None, :] > 0
+        with _kernel(mask.shape[1]):
+            for layer in self.layers[first:last]:
+                found = layer(hidden, seen, past_key_values=prefix)
+                hidden = found[0] if isinstance(found, tuple) else found
+        return hidden
+
+    def projections(self, layer: int) -> tuple[nn.Module, dict[str, nn.Linear]]:
+        owner = self.layers[layer].attention.self
+        return owner, {name: getattr(owner, name) for name in self.attention}
+
+
+class _Decoder(Blocks):
+    """Llama and its kin: a position attends to the real positions before it and to itself."""
+
+    is_decoder = True
+    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        found: Sequence[Any] = self.base.layers
+        return found
+
+    def start(self, embedded: Tensor) -> Tensor:
+        return embedded
+
+    def through(
+        self, hidden: Tensor, mask: Tensor, first: int = 0, last: int | None = None, prefix: Any = None
+    ) -> Tensor:
+        long, before = hidden.shape[1], mask.shape[1] - hidden.shape[1]
+        places = torch.arange(long, device=hidden.device)[None]
+        turned = self.base.rotary_emb(hidden, position_ids=places)
+        earlier = torch.ones(long, mask.shape[1], dtype=torch.bool, device=hidden.device).tril(before)
+        seen = (mask[:, None, None, :] > 0) & earlier
+        for layer in self.layers[first:last]:
+            found = layer(hidden, attention_mask=seen, position_embeddings=turned, past_key_values=prefix)
+            hidden = found[0] if isinstance(found, tuple) else found
+        return hidden
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        normed: Tensor = self.base.norm(hidden)
+        return normed
+
+    def projections(self, layer: int) -> tuple[nn.Module, dict[str, nn.Linear]]:
+        owner = self.layers[layer].self_attn
+        return owner, {name: getattr(owner, name) for name in self.attention}
+
+
+def _kernel(positions: int) -> AbstractContextManager[Any]:
+    """Attention over few positions as plain products of matrices; PyTorch's own choice over many.
+
+    The backward pass of the fused kernel takes most of a step over short rows. The number of positions is
+    the public width that a row is padded to.
+    """
+    return sdpa_kernel(SDPBackend.MATH) if positions <= SHORT else nullcontext()
+
+
+def blocks_of(model: Any) -> Blocks:
+    """The blocks of a transformers model or a :class:`tacit.language.Pretrained`."""
+    base = base_of(model)
+    kind = getattr(getattr(base, "config", None), "model_type", None)
+    if kind in ENCODERS:
+        return _Encoder(base)
+    if kind in DECODERS:
+        return _Decoder(base)
+    raise InvalidValue(
+        "model", kind or type(model).__name__, f"a transformer of type {', '.join((*ENCODERS, *DECODERS))}",
+        "Read one with tacit.language.pretrained('minilm'), or train another model with Trainer itself.",
+    )  # fmt: skip
