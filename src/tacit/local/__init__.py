@@ -26,12 +26,16 @@ means                               the report
 :class:`LocalLogisticRegression`    the randomized gradient of one person, for a classifier
 :class:`LocalLinearRegression`      the same for least squares
 ==================================  =========================================================================
+
+:class:`AdaptiveLaplace` and :class:`AdaptiveLaplaceRecords` randomize whole records, with less noise on
+features that matter (AdLM), so that any learner may be fitted to them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.local.adaptive import AdaptiveLaplace
     from tacit.local.columns import frequencies_of
     from tacit.local.duchi import Duchi
     from tacit.local.hadamard import HadamardResponse
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from tacit.local.privunit import PrivUnit
     from tacit.local.rappor import Rappor
     from tacit.local.recommending import Recommendation, recommend
+    from tacit.local.records import AdaptiveLaplaceRecords
     from tacit.local.release import Frequencies
     from tacit.local.reports import Reports
     from tacit.local.response import RandomizedResponse
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
     from tacit.local.unary import OptimizedUnary, SymmetricUnary
 
 __all__ = [
+    "AdaptiveLaplace",
+    "AdaptiveLaplaceRecords",
     "Duchi",
     "Frequencies",
     "FrequencyOracle",
@@ -77,6 +84,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdaptiveLaplace": "adaptive",
+    "AdaptiveLaplaceRecords": "records",
     "Duchi": "duchi",
     "Frequencies": "release",
     "FrequencyOracle": "oracle",

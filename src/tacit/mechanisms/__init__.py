@@ -1,20 +1,20 @@
 """Mechanisms: callables that turn a bounded statistic into a release, each with its event.
 
-==========================  ==============================  ============================
-mechanism                   releases                        event
-==========================  ==============================  ============================
-:class:`Laplace`            numbers, ℓ1 sensitivity         Laplace(scale)
-:class:`Gaussian`           numbers, ℓ2 sensitivity         Gaussian(noise_multiplier)
-:class:`Norm`               vectors, ℓ1, ℓ2 or ℓ∞           Pure(ε); Laplace for ℓ1
-:class:`Wishart`            symmetric matrices, trace norm  Pure(ε)
-:class:`DiscreteLaplace`    integers, ℓ1 sensitivity        Pure(ε)
-:class:`DiscreteGaussian`   integers, ℓ2 sensitivity        ZeroConcentrated(ρ)
-:class:`Exponential`        the index of a high score       BoundedRange(ε)
-:class:`PermuteAndFlip`     the index of a high score       Pure(ε)
-:class:`ReportNoisyMax`     the index of a high score       Pure(ε)
-:class:`SparseVector`       which queries pass a threshold  Pure(ε), for its whole life
-:class:`RandomizedResponse`  each respondent's answer       RandomizedResponse(ε, k)
-==========================  ==============================  ============================
+===========================  ==============================  ============================
+mechanism                    releases                        event
+===========================  ==============================  ============================
+:class:`Laplace`             numbers, ℓ1 sensitivity         Laplace(scale)
+:class:`Gaussian`            numbers, ℓ2 sensitivity         Gaussian(noise_multiplier)
+:class:`Norm`                vectors, ℓ1, ℓ2 or ℓ∞           Pure(ε); Laplace for ℓ1
+:class:`Wishart`             symmetric matrices, trace norm  Pure(ε)
+:class:`DiscreteLaplace`     integers, ℓ1 sensitivity        Pure(ε)
+:class:`DiscreteGaussian`    integers, ℓ2 sensitivity        ZeroConcentrated(ρ)
+:class:`Exponential`         the index of a high score       BoundedRange(ε)
+:class:`PermuteAndFlip`      the index of a high score       Pure(ε)
+:class:`ReportNoisyMax`      the index of a high score       Pure(ε)
+:class:`SparseVector`        which queries pass a threshold  Pure(ε), for its whole life
+:class:`RandomizedResponse`  each respondent's answer        RandomizedResponse(ε, k)
+===========================  ==============================  ============================
 
 A mechanism is immutable but for its stream of random bits. Its parameters and the shape of what
 it is called with are public; the values it is called with are private, and appear in no error

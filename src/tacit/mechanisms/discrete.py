@@ -83,7 +83,7 @@ class DiscreteLaplace(_Integers):
     def interval(self, confidence: float = 0.95, *, coordinates: int = 1) -> tuple[int, int]:
         """Where true − released lies with at least this probability, for all ``coordinates`` at once.
 
-        The smallest k with P(|N| > k) = 2 r^(k+1)/(1+r) ≤ miss, r = e^(−ε/sensitivity).
+        The smallest k with ``P(|N| > k) = 2 r^(k+1)/(1+r)`` ≤ miss, r = e^(−ε/sensitivity).
         """
         miss = tail(confidence, coordinates) * (1 - 1e-9)
         scale = float(self._scale())

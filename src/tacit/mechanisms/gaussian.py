@@ -29,14 +29,14 @@ class Gaussian(RealMechanism):
     ``events.Gaussian(noise_multiplier)``. The noise is exact (see :mod:`tacit.randomness`), on a
     grid of g ≤ 2^−20/(2√d) sensitivities for d coordinates.
 
-    Why. On the grid, coordinate i of two neighbours differs by mᵢ ≤ |xᵢ−yᵢ|/g + 1 steps. Let N be
+    Why. On the grid, coordinate i of two neighbours differs by ``mᵢ ≤ |xᵢ−yᵢ|/g + 1`` steps. Let N be
     the discrete Gaussian with the standard deviation σ ≥ 1 in steps, and z(c) the point where the
     real one has the tail P(N ≥ c). Its density falls away from 0, so for c ≥ 1 the sum over k ≥ c
     lies between the integrals from c and from c − 1 and c − 1 ≤ z(c) ≤ c (the two normalisers
     agree to 2e^(−2π²σ²), less than the slack); by symmetry the same holds for c ≤ 0. Optimal tests
     between shifts are thresholds, hence the discrete curve for mᵢ steps lies below the real one
     for z(c) − z(c−mᵢ) ≤ mᵢ + 1 steps. Real Gaussians compose in ℓ2: the vector is dominated by a
-    shift of at most ‖(|xᵢ−yᵢ|/g + 2)ᵢ‖ ≤ sensitivity/g + 2√d, and the noise is scaled to
+    shift of at most ``‖(|xᵢ−yᵢ|/g + 2)ᵢ‖ ≤ sensitivity/g + 2√d``, and the noise is scaled to
     (1 + 2^−20)·sensitivity/g, which is more.
 
     Values are clamped to ±2^100 grid steps (2^57/√d sensitivities or more). NaN,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
+
+from numpy.typing import NDArray
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
 from tacit.mechanisms import _grid
-from tacit.mechanisms._base import Float64, RealMechanism, exactly_one, tail
+from tacit.mechanisms._base import Float64, RealMechanism, exactly_one, real_values, tail
 from tacit.randomness import MAX_SCALE, discrete_laplace
 
 
@@ -83,7 +87,22 @@ class Laplace(RealMechanism):
         return exponent, scale
 
     def _noisy(self, values: Float64) -> Float64:
-        exponent, scale = self._on_grid(values.size)
+        return self._moved(values, values.size)
+
+    def each(self, rows: NDArray[Any] | Sequence[Any]) -> Float64:
+        """Rows with noise, each of which is another person's record: neighbours differ in one of them.
+
+        ``sensitivity`` bounds the ℓ1 distance of two records, so the grid is that of one row, however many
+        rows there are. The event is that of one call, under ``replace_one`` of one record.
+        """
+        values, _ = real_values(rows)
+        if values.ndim != 2:
+            raise InvalidValue("rows", f"an array of {values.ndim} dimensions", "a matrix, a row per record")
+        return self._moved(values, values.shape[1])
+
+    def _moved(self, values: Float64, coordinates: int) -> Float64:
+        """The values with noise, of which ``coordinates`` differ between neighbours."""
+        exponent, scale = self._on_grid(coordinates)
         noise = discrete_laplace(self._source, scale, values.size).reshape(values.shape)
         return _grid.add_steps(values, noise, exponent)
 
@@ -93,7 +112,7 @@ class Laplace(RealMechanism):
         For all of ``coordinates`` at once. Rounding to the grid is included; the last rounding
         to float64, 2^−53 of the release, is not.
 
-        P(|N| > k) = 2 r^(k+1)/(1+r) in steps, and ln(2/(1+e^−a)) ≤ a/2, so the quantile exceeds
+        ``P(|N| > k) = 2 r^(k+1)/(1+r)`` in steps, and ln(2/(1+e^−a)) ≤ a/2, so the quantile exceeds
         the continuous one by less than half a step; the grid of a scalar is the coarsest but for scales
         near 2^30.
         """
