@@ -33,7 +33,9 @@ comparisons, so running time says almost nothing about the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -53,10 +55,12 @@ __all__ = [
     "LARGEST",
     "MAX_SCALE",
     "Source",
+    "Stream",
     "bernoulli",
     "bernoulli_exp",
     "discrete_gaussian",
     "discrete_laplace",
+    "drawn_from",
     "exp_bounds",
     "geometric",
     "uniform",
@@ -64,6 +68,8 @@ __all__ = [
 
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+Stream = Callable[[int], bytes]
+"""Gives the next so many uniform bytes."""
 Digits = Callable[[int], int]
 """A probability P as a function of ``bits``: ⌊P·2^bits⌋, exactly."""
 
@@ -74,6 +80,7 @@ LARGEST = 2**62
 """Draws beyond this saturate, the only departure from exactness: 256 scales out or more, with a
 probability of at most e^−256. Whoever adds a draw to at most 2^60 and clips to 2^61 sees none."""
 
+_streams: ContextVar[Iterator[Stream] | None] = ContextVar("streams", default=None)
 _BLOCK = 1 << 14
 _GATE, _TAIL = 13, 32  # see _Geometric
 _FRACTION, _REACH = 12, 11  # see _Gaussian
@@ -86,7 +93,8 @@ class Source:
     from the operating system, and on its own after a fork (where Python lacks OpenSSL, the
     operating system answers each request). There is no buffer here to reuse, copy or share; but a
     virtual machine resumed twice from one snapshot repeats the generator's state, so take none while
-    releases are being made. With
+    releases are being made. Where a service has to be able to repeat a release, the bits come from streams of
+    its own, see :func:`drawn_from`. With
     ``random_state`` (a whole number) the stream is reproducible and ``seeded`` is true: whoever
     knows the seed can subtract the noise, so it is for tests only.
 
@@ -96,6 +104,8 @@ class Source:
 
     def __init__(self, random_state: int | None = None) -> None:
         self._stream = None
+        streams = _streams.get()
+        self._drawn: Stream = _entropy if streams is None or random_state is not None else next(streams)
         if random_state is not None:
             self._stream = np.random.Philox(_validate.count("random_state", random_state))
 
@@ -122,7 +132,7 @@ class Source:
         count = math.prod(shape) if isinstance(shape, tuple) else shape
         size = count * np.dtype(dtype).itemsize
         if self._stream is None:
-            return np.frombuffer(_entropy(size), dtype).reshape(shape)
+            return np.frombuffer(self._drawn(size), dtype).reshape(shape)
         raw: NDArray[np.uint64] = np.asarray(self._stream.random_raw(-(-size // 8)), dtype=np.uint64)
         return np.frombuffer(raw.tobytes()[:size], dtype).reshape(shape)
 
@@ -137,6 +147,35 @@ class Source:
         about; the guarantee has to say so.
         """
         return np.asarray(((self.words(count) >> np.uint64(11)) + 0.5) * 2.0**-53)
+
+
+@contextmanager
+def drawn_from(streams: Iterator[Stream]) -> Iterator[None]:
+    """Each source that is made in the body without a seed draws from the next of these streams.
+
+    For whoever must be able to repeat a release bit by bit, and keeps the key of the streams as secret as
+    the data. The noise is as good as the streams: each has to be indistinguishable from uniform bits
+    without the key, and none may repeat another, in this body or in one under another key. Then the sources
+    are not ``seeded``, and a guarantee is what it is with the bits of the operating system.
+
+    >>> import hashlib, itertools
+    >>> def streams(key):
+    ...     for number in itertools.count():
+    ...         draw = itertools.count()
+    ...         yield lambda size, n=number, d=draw: hashlib.shake_256(
+    ...             key + f"{n} {next(d)}".encode()).digest(size)
+    >>> def noise():
+    ...     with drawn_from(streams(b"a secret of 256 bits")):
+    ...         return Source().bits(64), Source().bits(64)
+    >>> first = noise()
+    >>> first == noise(), first[0] == first[1], Source().bits(64) in first
+    (True, False, False)
+    """
+    token = _streams.set(streams)
+    try:
+        yield
+    finally:
+        _streams.reset(token)
 
 
 def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:

@@ -8,11 +8,10 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -301,44 +300,50 @@ def test_a_new_ledger_appears_whole(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- the lock
 
 
+class Pricing(NamedTuple):
+    """One event is being priced once ``begun`` is set, and until ``done`` is."""
+
+    begun: threading.Event
+    done: threading.Event
+
+
 @contextmanager
-def slowly(patch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Pricing of one event takes until the returned event is set."""
-    done = threading.Event()
+def slowly(patch: pytest.MonkeyPatch) -> Iterator[Pricing]:
+    """Pricing of one event takes until it is told to be done."""
+    begun, done = threading.Event(), threading.Event()
     real = filters.BudgetFilter._prices
 
     def prices(self: Any, terms: Any, *args: Any, **more: Any) -> Any:
         if any(term == events.Laplace(77.0) for term, _ in terms):
-            assert done.wait(30)
+            begun.set()
+            assert done.wait(300)
         return real(self, terms, *args, **more)
 
     patch.setattr(filters.BudgetFilter, "_prices", prices)
-    yield done
+    yield Pricing(begun, done)
     done.set()
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    with slowly(monkeypatch) as done:
-        yield done
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pricing]:
+    with slowly(monkeypatch) as pricing:
+        yield pricing
 
 
-def test_others_charge_while_an_event_is_priced(path: Path, slow: threading.Event) -> None:
+def test_others_charge_while_an_event_is_priced(path: Path, slow: Pricing) -> None:
     """10⁵ distinct events held the lock for 13.6 seconds."""
     with Ledger.open(path) as ledger:
         large = threading.Thread(target=lambda: ledger.charge(events.Laplace(77.0), label="large"))
         large.start()
-        time.sleep(0.1)
+        assert slow.begun.wait(120)
         context = multiprocessing.get_context("fork")
         other = context.Process(target=_charge_once, args=(path,))
-        start = time.monotonic()
         other.start()
-        other.join(20)
+        other.join(120)
         assert other.exitcode == 0
         assert large.is_alive()
-        assert time.monotonic() - start < 10
-        slow.set()
-        large.join(20)
+        slow.done.set()
+        large.join(120)
         assert [entry.label for entry in ledger.entries()][-2:] == ["small", "large"]
         ledger.verify()
 
@@ -353,34 +358,46 @@ def pricing_outside(scene: Scene) -> None:
     """While one event is priced, which may take long, others charge."""
     path = study(scene.path)
     scene.patch.setattr(store, "PATIENCE", 0.3)
-    with slowly(scene.patch) as done, Ledger.open(path) as ledger, Ledger.open(path) as other:
+    with slowly(scene.patch) as slow, Ledger.open(path) as ledger, Ledger.open(path) as other:
         large = threading.Thread(target=lambda: ledger.charge(events.Laplace(77.0), label="large"))
         large.start()
-        time.sleep(0.3)
+        assert slow.begun.wait(120)
         try:
             other.charge(EVENT, label="small")
         except LedgerError as error:
             raise AssertionError("the ledger was held while an event was priced") from error
         finally:
-            done.set()
-            large.join(20)
+            slow.done.set()
+            large.join(120)
 
 
 def test_many_distinct_events(path: Path) -> None:
-    """With 30,000 distinct parts, pricing takes most of the time, and the lock a small part of it."""
-    large = events.Compose(tuple(events.Laplace(1e6 + number) for number in range(30_000)))
-    held: list[float] = []
-    real = posting.last_entry
+    """An event with many distinct parts is priced before the ledger is taken, and not again inside."""
+    large = events.Compose(tuple(events.Laplace(1e6 + number) for number in range(3_000)))
+    order: list[str] = []
+    prices, last_entry = filters.BudgetFilter._prices, posting.last_entry
 
-    def last_entry(*args: Any) -> Any:
-        held.append(time.monotonic())
-        return real(*args)
+    def pricing(self: Any, *args: Any, **more: Any) -> Any:
+        order.append("priced")
+        return prices(self, *args, **more)
+
+    def taking(*args: Any) -> Any:
+        order.append("taken")
+        return last_entry(*args)
 
     with Ledger.open(path) as ledger, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(posting, "last_entry", last_entry)
-        start = time.monotonic()
+        patch.setattr(filters.BudgetFilter, "_prices", pricing)
+        patch.setattr(posting, "last_entry", taking)
         ledger.charge(large, label="large")
-        assert held[0] - start > time.monotonic() - held[0]
+        assert order[0] == "priced"
+        assert order[-1] == "taken"
+        assert order.count("taken") == 1
+
+        order.clear()
+        patch.setattr(posting, "_ATTEMPTS", 0)
+        ledger.charge(large, label="priced inside, as the broken twin does")
+        assert order[0] == "taken"
+        assert "priced" in order
 
 
 def admits_what_was_quoted(patch: pytest.MonkeyPatch) -> None:

@@ -43,9 +43,9 @@ def test_processes_race_for_the_last_of_the_budget(location: str):
     ]
     for racer in racers:
         racer.start()
-    counts = dict(admitted.get(timeout=60) for _ in racers)
+    counts = dict(admitted.get(timeout=120) for _ in racers)
     for racer in racers:
-        racer.join(60)
+        racer.join(120)
         assert racer.exitcode == 0
     assert sum(counts.values()) == 32
     with Ledger.open(location) as ledger:
@@ -76,9 +76,9 @@ def test_processes_race_within_a_parallel_scope(location: str):
     racers = [fork.Process(target=spend, args=(name,)) for name in ("north", "south") * 2]
     for racer in racers:
         racer.start()
-    assert sum(admitted.get(timeout=60) for _ in racers) == 16
+    assert sum(admitted.get(timeout=120) for _ in racers) == 16
     for racer in racers:
-        racer.join(60)
+        racer.join(120)
     with Ledger.open(location) as ledger:
         ledger.verify()
 
@@ -97,9 +97,9 @@ def test_processes_race_to_create(location: str):
     racers = [fork.Process(target=create, args=(epsilon,)) for epsilon in (1.0, 1.0, 2.0, 2.0)]
     for racer in racers:
         racer.start()
-    results = sorted(outcomes.get(timeout=60) for _ in racers)
+    results = sorted(outcomes.get(timeout=120) for _ in racers)
     for racer in racers:
-        racer.join(60)
+        racer.join(120)
     winner = results[0][1]
     assert results == [("opened", winner)] * 2 + [("refused", 3.0 - winner)] * 2
     with Ledger.open(location) as ledger:
@@ -136,7 +136,7 @@ def test_a_ledger_survives_a_fork(location: str):
 
         child = fork.Process(target=charge)
         child.start()
-        child.join(30)
+        child.join(120)
         assert child.exitcode == 0
         ledger.charge(EVENT, label="parent")
         assert [entry.label for entry in ledger.entries()] == ["parent", "child", "parent"]
@@ -200,7 +200,7 @@ def test_killed_at_a_chosen_point(location: str, folder: Path, point: str):
     Ledger.open(location, Budget(1.0)).close()
     child = fork.Process(target=run_and_die, args=(location, folder, point))
     child.start()
-    child.join(30)
+    child.join(120)
     assert child.exitcode == -signal.SIGKILL
     assert check_after_a_kill(location, folder) == POINTS[point]
     with Ledger.open(location) as ledger:
@@ -222,13 +222,13 @@ def test_killed_at_random_points(location: str, folder: Path):
         before = len(released(folder))
         child = fork.Process(target=charge_forever, args=(location, folder))
         child.start()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while len(released(folder)) <= before and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(random.uniform(0.0, 0.05))
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
-        child.join(30)
+        child.join(120)
         now = check_after_a_kill(location, folder)
         assert now >= charges
         charges = now

@@ -180,3 +180,10 @@ def test_every_answer_draws_itself(table: tacit.tables.Table, tmp_path: Path) ->
         table.top("town", 2, epsilon=1.0).plot()
     with pytest.raises(InvalidValue, match=r"\.png, \.svg"):
         table.count(epsilon=1.0).plot(tmp_path / "a.doc")
+
+
+@pytest.mark.parametrize("count", [10**10, 10**30])
+def test_too_many_equal_bins_are_refused_before_they_are_made(count: int) -> None:
+    schema = tacit.Schema({"age": tacit.Column("integer", bounds=(0, 100))})
+    with pytest.raises(InvalidValue, match="at most"):
+        bins_of(schema, "age", count)

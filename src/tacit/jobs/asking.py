@@ -15,9 +15,11 @@ from tacit.jobs import books
 from tacit.jobs.job import Due, Job, Say, ledger_of, silent, whole
 
 if TYPE_CHECKING:
+    from tacit.data.source import PrivateSource
     from tacit.ledger import Payment
     from tacit.schema import Schema
     from tacit.tables import Batch, Quote, Release
+    from tacit.tables.questions import Question
 
 __all__ = ["Answered", "QueryJob", "plan_query", "query"]
 
@@ -58,8 +60,8 @@ class QueryJob(Job):
 
 
 def plan_query(
-    source: str | os.PathLike[str],
-    questions: Sequence[str],
+    source: str | os.PathLike[str] | PrivateSource,
+    questions: Sequence[str | Question],
     *,
     schema: Schema | str | os.PathLike[str],
     ledger: books.Place,
@@ -80,23 +82,26 @@ def plan_query(
 
     known = schema if isinstance(schema, Schema) else Schema.load(schema)
     with ExitStack() as stack:
-        payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=questions[0], stack=stack)
+        label = str(questions[0])
+        payment = books.agreed(ledger, dataset, unit=known.unit, delta=delta, label=label, stack=stack)
         from tacit import tables
         from tacit.tables.questions import parse
 
-        asked = [parse(text, confidence=confidence) for text in questions]
-        table = stack.enter_context(
-            tables.open(
-                source,
-                schema=known,
-                ledger=ledger_of(payment),
-                random_state=random_state,
-                delimiter=delimiter,
-            )
+        asked = [parse(one, confidence=confidence) if isinstance(one, str) else one for one in questions]
+        table = tables.open(
+            source,
+            schema=known,
+            ledger=ledger_of(payment),
+            random_state=random_state,
+            delimiter=delimiter,
         )
+        name = "the table"
+        if isinstance(source, str | os.PathLike):  # a source that was opened elsewhere is closed there
+            name = os.fspath(source)
+            stack.enter_context(table)
         batch = table.batch(epsilon=epsilon, delta=delta)
         releases = [batch.ask(question) for question in asked]
-        return QueryJob(os.fspath(source), batch, releases, payment).holding(stack)
+        return QueryJob(name, batch, releases, payment).holding(stack)
 
 
 @whole(plan_query)
@@ -104,8 +109,9 @@ def query(job: QueryJob) -> Answered:
     """Ask questions of a private table in a file: charge, then read.
 
     ``source`` is a CSV or Parquet file, or a pattern of several; ``questions`` are texts such as
-    ``"mean(hours) by sex where age >= 40"``, which share ``epsilon`` and ``delta``. Each answer has a
-    value, an interval (quantiles and medians at ``confidence``) and a guarantee, under the relation and for
-    the unit of the ledger.
+    ``"mean(hours) by sex where age >= 40"``, or values of :mod:`tacit.tables.questions`; they share
+    ``epsilon`` and ``delta``. Each answer has a value, an interval (quantiles and medians at ``confidence``)
+    and a guarantee, under the relation and for the unit of the ledger. A source that is open already, of
+    :func:`tacit.data.source.connect`, is asked as it is, and stays open.
     """
     return job.run()

@@ -160,8 +160,8 @@ class _Looking:
         rows, targets = self._rows(source)
         if not len(targets):
             return _Side(np.zeros(0), 0, ())
-        features = np.asarray(rows if self.maker is None else self.maker.transform(rows) + 0.0)
-        seen = [(each.tobytes(), target) for each, target in zip(features, targets.tolist(), strict=True)]
+        contents = map(bytes, rows) if self.maker is None else self.maker.contents(rows)
+        seen = list(zip(contents, targets.tolist(), strict=True))
         return _Side(*row_scores(self.model, rows, targets), seen)
 
     def _rows(self, source: Place) -> tuple[Any, Any]:

@@ -97,7 +97,12 @@ def _after(ledger: Ledger, dues: Sequence[Due]) -> float | None:
         together = events.Compose(tuple(due.event for due in dues))
         return first.payment.preview(together, delta=sum(due.delta for due in dues))
     total = after + sum(due.epsilon for due in others)
-    fits = sum(due.delta for due in dues) <= ledger.remaining_delta() * (1 + 1e-12)
+    delta = sum(due.delta for due in dues)
+    fits = delta <= ledger.remaining_delta() * (1 + 1e-12)
+    if ledger.allowance is not None:
+        own, limit = ledger.spent_within(), ledger.allowance.budget
+        fits = fits and own[0] + sum(due.epsilon for due in dues) <= limit.epsilon * (1 + 1e-12)
+        fits = fits and own[1] + delta <= limit.delta * (1 + 1e-12)
     return total if fits and total <= ledger.budget.epsilon * (1 + 1e-12) else None
 
 
@@ -120,16 +125,19 @@ class Job:
 
     def balances(self) -> list[Balance]:
         """What would become of each budget; nothing is charged and no row is read."""
+        return [Balance.of(dues[0].ledger, dues) for dues in self._by_ledger()]
+
+    def _by_ledger(self) -> list[list[Due]]:
         by_ledger: dict[int, list[Due]] = {}
         for due in self.dues:
             by_ledger.setdefault(id(due.ledger), []).append(due)
-        return [Balance.of(dues[0].ledger, dues) for dues in by_ledger.values()]
+        return list(by_ledger.values())
 
     def afford(self) -> None:
         """Raise :class:`Refused` if the job cannot be paid in full; nothing is charged either way."""
-        for balance in self.balances():
-            if balance.after is None:
-                raise self._refusal(balance)
+        for dues in self._by_ledger():
+            if _after(dues[0].ledger, dues) is None:
+                raise self._refusal(Balance.of(dues[0].ledger, dues))
 
     def _refusal(self, balance: Balance) -> Refused:
         ledger, dues = balance.ledger, balance.dues

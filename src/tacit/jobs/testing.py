@@ -194,7 +194,9 @@ class RowTest(ModelTest):
 
     @property
     def _by(self) -> dict[str, Preprocessor]:
-        return {name: type(self.maker)(self.schema, target=name) for name in self.groups}
+        from tacit.data.preprocessor import Preprocessor
+
+        return {name: Preprocessor(self.schema, target=name) for name in self.groups}
 
     def _read(self, model: Any) -> tuple[Any, Any, Any, Any]:
         """The private rows. Called inside the charge."""
@@ -216,8 +218,7 @@ def columns_of(maker: Preprocessor) -> list[str]:
 
 def digest(frame: Any, maker: Preprocessor) -> str:
     """A digest of rows as the model sees them, however they are written."""
-    features = maker.transform(frame) + 0.0
-    return digest_of(zip(map(bytes, features), maker.target_values(frame).tolist(), strict=True))
+    return digest_of(zip(maker.contents(frame), maker.target_values(frame).tolist(), strict=True))
 
 
 class EvaluateJob(Job):

@@ -6,8 +6,9 @@ not load a database toolkit.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +17,12 @@ from tacit.accounting import filters
 from tacit.errors import InvalidValue, LedgerError, LedgerExists, LedgerMissing
 from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import posting, reading
+from tacit.ledger.allowance import Allowance
 from tacit.ledger.budget import FILTERS, Budget, Terms
 from tacit.ledger.chain import DatasetState
 from tacit.ledger.entries import Entry, LabelTotal, Line
 from tacit.ledger.guarding import Opening, find_opening
+from tacit.ledger.limit import Limit, overdrawn
 from tacit.ledger.location import Location
 from tacit.ledger.refusal import exceeded
 from tacit.ledger.store import Store
@@ -36,13 +39,20 @@ _WRAPPING = 4
 class Book:
     """A dataset's terms, the filter that enforces them, and the store that holds its entries."""
 
-    def __init__(self, store: Store, dataset: str, terms: Terms, opening: Opening) -> None:
+    def __init__(
+        self, store: Store, dataset: str, terms: Terms, opening: Opening, allowance: Allowance | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self.store = store
         self.dataset = dataset
         self.terms = terms
         self.opening = opening
         self._known: posting.Standing | None = None
         self._filter = _filter(terms.budget, terms.relation, terms.order)
+        self.limit = None if allowance is None else Limit(allowance, terms)
+        """What may be charged here of the budget, if not all of it."""
+        self._check = check
+        self._charges = itertools.count()
 
     @classmethod
     def open(
@@ -112,17 +122,22 @@ class Book:
             noise=_validate.choice("noise", noise, NOISE_KINDS),
             scope=scope,
             partition=partition,
-            work=work,
+            work=work if self.limit is None else self.limit.allowance.work(work, next(self._charges)),
+            limit=self.limit,
+            check=self._check,
         )
         outcome = posting.post_charge(
             self.store, self.dataset, self.terms, self.opening, self._filter, request, self._known
         )
         if isinstance(outcome, posting.Refused):
+            if self.limit is not None and outcome.own is not None:
+                raise overdrawn(request.label, self.limit, outcome.own, outcome.mode)
             shares = reading.label_totals(self.store, self.dataset, outcome.mode)
             raise exceeded(
                 request.label, self.dataset, self.terms.budget, self._filter, outcome, shares, request.delta
             )
-        self._known = outcome.standing
+        if self.limit is None:
+            self._known = outcome.standing
         return reading.to_entry(self.store, outcome.record, outcome.hash)
 
     def preview(self, event: events.Event, delta: float | None) -> float | None:
@@ -131,7 +146,33 @@ class Book:
         admission = self._filter.admit(
             event, lambda cost: standing.total + cost, mode=standing.mode, delta=delta
         )
-        return None if admission is None else admission.epsilon
+        if admission is None or self.limit is None:
+            return None if admission is None else admission.epsilon
+        own, quote = self.own(), filters.Quote(admission.mode, admission.cost)
+        return admission.epsilon if self.limit.allows(lambda cost: own + cost, quote) else None
+
+    def within(
+        self, allowance: Allowance, check: Callable[[], None] | None = None, *, shared: bool = False
+    ) -> Book:
+        """The same dataset, where charges also have to fit into an allowance, and to pass a check."""
+        budget = allowance.budget
+        if budget.delta > self.terms.budget.delta:
+            most = f"at most that of the budget, {self.terms.budget.delta}"
+            raise InvalidValue("delta", budget.delta, most)
+        store = self.store
+        if not shared:
+            store = Store(self.store.location)
+            store.seen = self.store.seen
+        return Book(store, self.dataset, self.terms, self.opening, allowance, check)
+
+    def own(self) -> filters.Cost:
+        """What is spent of the allowance, or of the budget where there is none."""
+        if self.limit is None:
+            return self.standing().total
+        with self.store.read() as connection:
+            return reading.allowance_total(
+                self.store, connection, self.dataset, self.limit.allowance.prefix
+            ).cost()
 
     def declare(self, scope: str, partitions: Iterable[str]) -> tuple[str, ...]:
         """Declare a scope of disjoint partitions, durably."""
@@ -182,7 +223,8 @@ class Book:
 
     def work_of(self, run: str) -> list[Entry]:
         """The charges of one run, oldest first."""
-        return reading.work_of(self.store, self.dataset, run)
+        known = run if self.limit is None else self.limit.allowance.named(run)
+        return reading.work_of(self.store, self.dataset, known)
 
     def label_totals(self) -> tuple[LabelTotal, ...]:
         """What was charged on what."""

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tacit import _validate, events
@@ -32,6 +33,7 @@ from tacit.ledger.scope import Scope
 from tacit.relations import Relation, Unit
 
 if TYPE_CHECKING:
+    from tacit.ledger.allowance import Allowance
     from tacit.ledger.book import Book
     from tacit.ledger.work import Work
 
@@ -56,9 +58,10 @@ class Ledger:
     The ledger counts what it is told: a release made outside a charge is not protected by it.
     """
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        weakref.finalize(self, book.store.close)
+    def __init__(self, book: Book, *, guest: bool = False) -> None:
+        self._book, self._guest = book, guest
+        if not guest:
+            weakref.finalize(self, book.store.close)
 
     @classmethod
     def open(
@@ -115,6 +118,11 @@ class Ledger:
         None for a ledger of an earlier version that was never charged: its first charge decides.
         """
         return self._book.terms.filter or self._book.standing().mode
+
+    @property
+    def allowance(self) -> Allowance | None:
+        """The allowance that charges have to fit into, besides the budget; None for all of the budget."""
+        return None if self._book.limit is None else self._book.limit.allowance
 
     @property
     def relation(self) -> Relation:
@@ -251,6 +259,44 @@ class Ledger:
         """
         return self._book.history(last)
 
+    def within(
+        self, allowance: Allowance, *, check: Callable[[], None] | None = None, shared: bool = False
+    ) -> Ledger:
+        """The same ledger, where charges also have to fit into an :class:`~tacit.ledger.Allowance`.
+
+        ``budget``, ``spent`` and ``remaining`` are still those of the dataset; :meth:`spent_within` is what
+        was spent of the allowance. It has connections of its own, and is closed by itself; ``shared``
+        lets it use those of this ledger instead, for as long as this one is open.
+
+        ``check`` is called in the transaction of each charge, while nobody else can charge, and refuses it by
+        raising. A charge that a resumed run has made before is not checked again. Whoever withdraws an
+        allowance does so inside :meth:`exclusively`: every charge comes then before that, or is refused.
+        """
+        return Ledger(self._book.within(allowance, check, shared=shared), guest=shared)
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Nobody charges this ledger, in any process, while the body runs; it must not charge either.
+
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "study.db"
+        >>> with Ledger.open(path, budget=Budget(epsilon=1.0)) as ledger:
+        ...     with ledger.exclusively():
+        ...         withdrawn = True
+        """
+        store = self._book.store
+        with store.write() as connection:
+            store.lock(connection)
+            yield
+
+    def spent_within(self) -> tuple[float, float]:
+        """ε and δ that were spent of the allowance; of the whole budget where there is none."""
+        book = self._book
+        total, mode = book.own(), self.filter
+        if book.limit is None:
+            return book.epsilon(total, mode), book.spent_delta(total, mode)
+        return book.limit.spent(total, mode), total.delta
+
     def work_of(self, run: str) -> list[Entry]:
         """The charges of one run, which say what it has paid for and taken, oldest first."""
         return self._book.work_of(run)
@@ -287,7 +333,8 @@ class Ledger:
 
     def close(self) -> None:
         """Close the database. Charges already made stand."""
-        self._book.store.close()
+        if not self._guest:
+            self._book.store.close()
 
     def __sklearn_clone__(self) -> Ledger:
         """The same ledger: scikit-learn copies the parameters of an estimator, and a budget has one owner."""

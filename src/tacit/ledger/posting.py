@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
-from importlib import metadata
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
+from tacit._version import __version__
 from tacit.accounting import filters
 from tacit.errors import LedgerError, LedgerExists
-from tacit.events import Event
 from tacit.guarantee import NOISE_KINDS
 from tacit.ledger import schema
 from tacit.ledger.budget import FILTERS, Terms
@@ -32,90 +31,16 @@ from tacit.ledger.guarding import (
     last_entry,
     scope_digest,
 )
-from tacit.ledger.reading import parse_total, read_dataset, read_terms, works
+from tacit.ledger.reading import paid_by, read_dataset, read_terms, works
+from tacit.ledger.standing import Posted, Refused, Request, Standing, sound
 from tacit.ledger.store import Store
 from tacit.ledger.totals import Total
-from tacit.ledger.work import Work, conflict
-from tacit.relations import Relation
+from tacit.ledger.work import conflict
 
 __all__ = ["Posted", "Refused", "Request", "Standing", "create_dataset", "declare_scope", "post_charge"]
 
 _ATTEMPTS = 5
 """How often an event is priced outside of the ledger's lock, while others charge, before it is inside."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A charge asked for, its values checked."""
-
-    event: Event
-    label: str
-    delta: float | None
-    noise: str
-    scope: str | None = None
-    partition: str | None = None
-    work: Work | None = None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where a dataset, and a scope in it, stand as far as a charge needs to know."""
-
-    total: Total
-    mode: str | None
-    relation: Relation
-    scope: ScopeState | None = None
-
-    @classmethod
-    def of(
-        cls, store: Store, connection: sa.Connection, row: Any, terms: Terms, request: Request
-    ) -> Standing:
-        """Where the dataset of this row stands."""
-        scope = _read_scope(store, connection, row.name, request)
-        return cls(parse_total(store, row.total), terms.filter or row.mode, terms.relation, scope)
-
-    def grown(self, price: filters.Cost, request: Request) -> Total:
-        """The total with an entry of this cost."""
-        cost = _sound(price)
-        if self.scope is None:
-            return self.total + cost
-        before, name = self.scope.worst(self.relation), str(request.partition)
-        charged = self.scope.totals.get(name, Total()) + cost
-        after = ScopeState(self.scope.partitions, {**self.scope.totals, name: charged})
-        return self.total.replace(before, after.worst(self.relation))
-
-    def total_with(self, price: filters.Cost, request: Request) -> filters.Cost:
-        """The same, as the filter counts it."""
-        return self.grown(price, request).cost()
-
-
-@dataclass(frozen=True)
-class Posted:
-    """An entry made: its record, and the record's hash; for a charge, where the dataset stands after it."""
-
-    record: Record
-    hash: str
-    standing: Standing | None = None
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A charge refused: ε spent, the ε it would have brought the dataset to, the mode, and the sums.
-
-    ``price`` is the last at which it was tried, ``total`` what the sums are without it, ``grown`` with it.
-    """
-
-    spent: float
-    would_be: float
-    mode: str | None
-    price: filters.Cost
-    total: filters.Cost
-    grown: filters.Cost
-
-
-@cache
-def _version() -> str:
-    return metadata.version("tacit")
 
 
 def _append(
@@ -127,7 +52,7 @@ def _append(
         kind=kind,
         dataset=dataset,
         time=datetime.now(UTC).isoformat(timespec="microseconds"),
-        version=_version(),
+        version=__version__,
         previous=last,
         **content,
     )
@@ -225,12 +150,13 @@ def post_charge(
 
     The event is priced before the ledger is taken, which may take long, and the price is added up and
     compared inside. If others have charged in between and no price fits any more, it is priced again.
-    ``known`` is where the dataset stood when it was last charged here.
+    ``known`` is where the dataset stood when it was last charged here. A run that is resumed is not charged
+    again for what it has paid for: the entry that did is returned.
     """
     text = request.event.to_json()
     before = known
     for attempt in range(_ATTEMPTS + 1):
-        if before is None or request.scope is not None or attempt:
+        if before is None or request.scope is not None or request.limit is not None or attempt:
             with store.read() as connection:
                 row = read_dataset(store, connection, dataset)
                 before = Standing.of(store, connection, row, terms, request)
@@ -241,11 +167,15 @@ def post_charge(
             check_dataset(store, connection, row, opening, last, found)
             if request.scope is not None:
                 check_scope(store, connection, dataset, request.scope)
+            if (paid := _paid_before(store, connection, dataset, request, text)) is not None:
+                return paid
+            if request.check is not None:
+                request.check()
             now = Standing.of(store, connection, row, terms, request)
             _check_work(store, connection, dataset, request)
             if attempt == _ATTEMPTS:
                 quotes = _quoted(budget_filter, now, request)
-            admission = budget_filter.accept(quotes, partial(now.total_with, request=request), now.mode)
+            admission = now.accepted(budget_filter, quotes, request)
             if admission is not None:
                 posted = _write_charge(connection, last, row, now, request, admission, text)
         if admission is not None:
@@ -256,9 +186,11 @@ def post_charge(
     tried = [now.total_with(quote.cost, request) for quote in quotes]
     total = now.total.cost()
     would_be = _cheapest(budget_filter, tried, now.mode)
+    fits = budget_filter.accept(quotes, partial(now.total_with, request=request), now.mode) is not None
     return Refused(
-        budget_filter.spent(total, now.mode), would_be, now.mode, quotes[-1].cost, total, tried[-1]
-    )
+        budget_filter.spent(total, now.mode), would_be, now.mode, quotes[-1].cost, total, tried[-1],
+        own=now.own.cost() if fits and now.own is not None else None,
+    )  # fmt: skip
 
 
 def _quoted(budget_filter: filters.BudgetFilter, standing: Standing, request: Request) -> list[filters.Quote]:
@@ -273,7 +205,7 @@ def _quoted(budget_filter: filters.BudgetFilter, standing: Standing, request: Re
         request.event, total_with, standing.mode, request.delta, partitioned=partitioned
     ):
         made.append(quote)
-        if budget_filter.accept([quote], total_with, standing.mode) is not None:
+        if standing.accepted(budget_filter, [quote], request) is not None:
             break
     return made
 
@@ -287,7 +219,7 @@ def _write_charge(
     admission: filters.Admission,
     event: str,
 ) -> Posted:
-    cost = _sound(admission.cost)
+    cost = sound(admission.cost)
     total = now.grown(cost, request)
     left = {
         "mode": admission.mode,
@@ -336,11 +268,23 @@ def _check_work(store: Store, connection: sa.Connection, dataset: str, request: 
         )
 
 
-def _sound(cost: filters.Cost) -> filters.Cost:
-    """The cost as it is stored: plain floats, 0 or more, infinite where it is not a number."""
-    return filters.Cost(
-        *(math.inf if math.isnan(part) else max(0.0, float(part)) for part in vars(cost).values())
-    )
+def _paid_before(
+    store: Store, connection: sa.Connection, dataset: str, request: Request, event: str
+) -> Posted | None:
+    """The entry that paid for this charge of a resumed run, if one did; it must be the same charge."""
+    if request.limit is None or not request.limit.allowance.resumed or request.work is None:
+        return None
+    found = paid_by(store, connection, dataset, request.work)
+    if found is None:
+        return None
+    record, digest = found
+    if (record.event, record.declared_delta, record.noise) != (event, request.delta, request.noise):
+        raise LedgerError(
+            f"The run of {request.label!r} was paid for as something else than what it would do now.",
+            "A run is resumed as it was started: make another request.",
+            location=store.location.name,
+        )
+    return Posted(record, digest)
 
 
 def _cheapest(budget_filter: filters.BudgetFilter, totals: list[filters.Cost], mode: str | None) -> float:
@@ -348,18 +292,6 @@ def _cheapest(budget_filter: filters.BudgetFilter, totals: list[filters.Cost], m
     modes = FILTERS if mode is None else (mode,)
     epsilons = (budget_filter.spent(total, tried) for total in totals for tried in modes)
     return min((epsilon for epsilon in epsilons if epsilon > budget_filter.epsilon), default=math.inf)
-
-
-def _read_scope(store: Store, connection: sa.Connection, dataset: str, request: Request) -> ScopeState | None:
-    if request.scope is None:
-        return None
-    table = schema.partitions
-    rows = connection.execute(
-        sa.select(table.c.name, table.c.total).where(
-            table.c.dataset == dataset, table.c.scope == request.scope
-        )
-    )
-    return ScopeState((), {row.name: parse_total(store, row.total) for row in rows})
 
 
 def _write_partition(

@@ -23,12 +23,14 @@ from tacit.ledger.work import Work
 
 __all__ = [
     "Standing",
+    "allowance_total",
     "charges",
     "export",
     "head",
     "label_totals",
     "last_seen",
     "names",
+    "paid_by",
     "parse_total",
     "read_dataset",
     "read_terms",
@@ -157,6 +159,30 @@ def work_of(store: Store, dataset: str, run: str) -> list[Entry]:
     with store.read() as connection:
         rows = [row._asdict() for row in connection.execute(_of_run(dataset, run))]
     return [to_entry(store, _record(row), row["hash"]) for row in rows]
+
+
+def paid_by(store: Store, connection: sa.Connection, dataset: str, work: Work) -> tuple[Record, str] | None:
+    """The entry that paid for these very steps of a run, with its hash, if one did."""
+    for row in connection.execute(_of_run(dataset, work.run)):
+        found = _work(store, row.number, row.details)
+        if found is not None and found.paid == work.paid:
+            content = row._asdict()
+            return _record(content), content["hash"]
+    return None
+
+
+def allowance_total(store: Store, connection: sa.Connection, dataset: str, prefix: str) -> Total:
+    """What the runs whose names begin so were charged in all; their entries are read for it."""
+    table = schema.entries
+    query = (
+        sa.select(table.c.epsilon, table.c.delta, table.c.renyi, table.c.renyi_delta)
+        .where(schema.of_a_run, table.c.dataset == dataset, table.c.kind == "charge")
+        .where(table.c.details.startswith('{"run":"' + prefix, autoescape=True))
+    )
+    total = Total()
+    for row in connection.execute(query):
+        total += filters.Cost(*row)
+    return total
 
 
 def works(store: Store, connection: sa.Connection, dataset: str, run: str) -> list[Work]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.ledger import Ledger
     from tacit.tables import Release
 
-__all__ = ["answers_page"]
+__all__ = ["answer_sections", "answers_page", "cost_section"]
 
 MOST_LINES = 60
 """A table of more numbers is folded away, below its picture; so are the numbers of a heatmap."""
@@ -37,17 +37,8 @@ def answers_page(
     ``guarantee`` is that of all answers together, and ``name`` that of the table which was asked. Made of
     what was released alone: post-processing.
     """
-    found = [(release, answer_of(release, confidence)) for release in releases]
-    single = [lines for _, lines in found if not lines.names]
-    answers = [_answer(release, lines, confidence) for release, lines in found if lines.names]
-    if single:
-        answers.insert(0, _numbers(single, confidence))
-    cost = Section(
-        "What it cost",
-        [guarantee.statement()],
-        table=(("question", "ε", "δ"), [_price(release) for release in releases]),
-        fold=Fold("What was done to the data", tree=tree_of(guarantee.event, guarantee.unit)),
-    )
+    answers = answer_sections(releases, confidence)
+    cost = cost_section(releases, guarantee)
     told: list[Fact] = [
         ("What", f"{counted(len(releases), 'answer')} about {name}"),
         ("Protects", protected(guarantee.unit)),
@@ -60,6 +51,24 @@ def answers_page(
         f"interval beside it in at least {100 * confidence:g} of 100 such releases."
     )
     return render(f"Answers about {name}", lead, [*answers, cost], Summary(_sentence(guarantee), told))
+
+
+def answer_sections(releases: Sequence[Release], confidence: float) -> list[Section]:
+    """The answers with their intervals, drawn and as tables; those that are single numbers come first."""
+    found = [(release, answer_of(release, confidence)) for release in releases]
+    single = [lines for _, lines in found if not lines.names]
+    answers = [_answer(release, lines, confidence) for release, lines in found if lines.names]
+    return [_numbers(single, confidence), *answers] if single else answers
+
+
+def cost_section(releases: Sequence[Release], guarantee: Guarantee) -> Section:
+    """What each answer cost, and what all of them promise together."""
+    return Section(
+        "What it cost",
+        [guarantee.statement()],
+        table=(("question", "ε", "δ"), [_price(release) for release in releases]),
+        fold=Fold("What was done to the data", tree=tree_of(guarantee.event, guarantee.unit)),
+    )
 
 
 def _sentence(guarantee: Guarantee) -> str:

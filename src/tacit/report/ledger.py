@@ -18,14 +18,13 @@ from tacit.ledger import Ledger, Line
 from tacit.ledger.budget import RULES
 from tacit.relations import Relation, Unit
 from tacit.report.membership import odds, percent_up
-from tacit.report.numbers import counted, up
+from tacit.report.numbers import counted, small, up
 from tacit.report.page import Fact, Fold, Section, Summary, render
 from tacit.report.summary import written
 from tacit.report.wording import called, protected, suspicion, tree_of
 
 __all__ = ["Verification", "ledger_page"]
 
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 EXPLAINED = {
     "basic": "Every release has an ε and a δ. The rule is to add them up: the total is the sum, which "
     "anybody can "
@@ -77,10 +76,12 @@ def ledger_page(
     *,
     responsible: str | None = None,
     unit_name: str | None = None,
+    place: str | None = None,
 ) -> str:
     """The page about these datasets of one ledger, as text: self-contained, no scripts.
 
-    ``unit_name`` is what people call one of those who are protected, where the ledger does not say.
+    ``unit_name`` is what people call one of those who are protected, where the ledger does not say. ``place``
+    is what the ledger is called, if not by its location.
     """
     first = ledgers[0]
     sections = [
@@ -96,7 +97,7 @@ def ledger_page(
         ("This page", written()),
         ("Responsible", responsible or "not named; --responsible names somebody"),
     ]
-    lead = f"The privacy ledger {first.location}: what was released, at what cost, and what remains."
+    lead = f"The privacy ledger {place or first.location}: what was released, at what cost, and what remains."
     sentence = " ".join(_sentence(ledger, _unit(ledger, unit_name)) for ledger in ledgers)
     if verification.problem is not None:
         sentence = f"This ledger does not verify: it was altered or damaged. {sentence}"
@@ -142,7 +143,7 @@ def _remains(ledger: Ledger) -> str:
     left = f"ε = {float(floor(ledger.remaining(), 4)):g}"
     if ledger.filter in ("renyi", "gaussian"):
         return f"{left}, at the δ of the budget"
-    return f"{left}, δ = {_small(float(floor(ledger.remaining_delta(), 4)))}"
+    return f"{left}, δ = {small(float(floor(ledger.remaining_delta(), 4)))}"
 
 
 def _dataset(ledger: Ledger, unit: Unit, several: bool) -> list[Section]:
@@ -194,7 +195,7 @@ def _people(ledger: Ledger, unit: Unit) -> list[str]:
 def _reading(ledger: Ledger) -> list[str]:
     """What the columns mean."""
     if ledger.filter in ("renyi", "gaussian"):
-        return [f"“In all” is what had been spent after the release, at δ = {_small(ledger.budget.delta)}."]
+        return [f"“In all” is what had been spent after the release, at δ = {small(ledger.budget.delta)}."]
     if any(line.entry.scope for line in ledger.history()):
         return [
             "“In all” is the sum up to then. Releases about parts that share nobody do not add up: of each "
@@ -245,7 +246,7 @@ def _left(ledger: Ledger) -> str:
         text += (
             " Had all releases been fixed before the first one was made, they would have cost ε = "
             f"{up(fixed)} at "
-            f"δ = {_small(ledger.budget.delta)}; the higher figure also holds if results decided what was "
+            f"δ = {small(ledger.budget.delta)}; the higher figure also holds if results decided what was "
             "asked next."
         )
     return text
@@ -272,21 +273,8 @@ def _time(when: datetime) -> str:
 
 
 def _pair(epsilon: float, delta: float) -> str:
-    return f"ε = {up(epsilon)}, δ = {_small(float(ceiling(delta, 4)))}"
+    return f"ε = {up(epsilon)}, δ = {small(float(ceiling(delta, 4)))}"
 
 
 def _cell(value: float) -> str:
-    return _small(float(ceiling(value, 4))) if math.isfinite(value) else "∞"
-
-
-def _small(value: float) -> str:
-    """A number as people write it: tiny ones with a power of ten.
-
-    >>> _small(1e-6), _small(2.5e-7), _small(0.25)
-    ('10⁻⁶', '2.5·10⁻⁷', '0.25')
-    """
-    if not 0 < value < 1e-3:
-        return f"{value:g}"
-    digits, _, power = f"{value:.3e}".partition("e")
-    factor = f"{float(digits):g}"
-    return ("" if factor == "1" else f"{factor}·") + "10" + str(int(power)).translate(RAISED)
+    return small(float(ceiling(value, 4))) if math.isfinite(value) else "∞"

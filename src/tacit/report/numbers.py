@@ -6,16 +6,16 @@
 
 from __future__ import annotations
 
-import math
+from tacit.guarantee import Guarantee, above
 
-from tacit.guarantee import Guarantee, ceiling
+__all__ = ["capital", "counted", "ends", "number", "price", "small", "up"]
 
-__all__ = ["capital", "counted", "ends", "number", "price", "up"]
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def up(value: float) -> str:
     """Four digits, from above, without trailing zeros."""
-    return f"{float(ceiling(value, 4)):g}" if math.isfinite(value) else "∞"
+    return above(value, 4)
 
 
 def number(value: float | None) -> str:
@@ -41,3 +41,16 @@ def counted(many: int, what: str) -> str:
 def capital(text: str) -> str:
     """The text with its first letter large."""
     return text[:1].upper() + text[1:]
+
+
+def small(value: float) -> str:
+    """A number as people write it: tiny ones with a power of ten.
+
+    >>> small(1e-6), small(2.5e-7), small(0.25)
+    ('10⁻⁶', '2.5·10⁻⁷', '0.25')
+    """
+    if not 0 < value < 1e-3:
+        return f"{value:g}"
+    digits, _, power = f"{value:.3e}".partition("e")
+    factor = f"{float(digits):g}"
+    return ("" if factor == "1" else f"{factor}·") + "10" + str(int(power)).translate(RAISED)

@@ -23,7 +23,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["Branch", "Fact", "Fold", "Picture", "Section", "Summary", "Table", "render"]
+__all__ = [
+    "PARTS",
+    "STYLE",
+    "Branch",
+    "Fact",
+    "Fold",
+    "Picture",
+    "Section",
+    "Summary",
+    "Table",
+    "breakable",
+    "render",
+]
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Column names, and rows of text."""
@@ -146,7 +158,7 @@ STYLE = """\
   @media print { details::details-content { content-visibility: visible; height: auto; } }
 """
 
-PAGE = """\
+PARTS = """\
 {%- macro facts_table(facts) %}
 <table class="facts"><tbody>
 {%- for name, value in facts %}
@@ -167,26 +179,8 @@ PAGE = """\
 {%- macro branch(one) %}
 <li>{{ one.text }}
 {%- if one.below %}<ul>{% for each in one.below %}{{ branch(each) }}{% endfor %}</ul>{% endif %}</li>
-{%- endmacro -%}
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ title }}</title>
-<style>
-{{ style | safe }}</style>
-</head>
-<body>
-<h1>{{ title }}</h1>
-<p class="lead">{{ lead }}</p>
-{%- if summary %}
-<div class="summary">
-<p>{{ summary.sentence }}</p>
-{{- facts_table(summary.facts) }}
-</div>
-{%- endif %}
-{%- for section in sections %}
+{%- endmacro %}
+{%- macro section_of(section) %}
 <h2>{{ section.heading }}</h2>
 {%- for paragraph in section.paragraphs %}
 <p>{{ paragraph }}</p>
@@ -218,10 +212,37 @@ PAGE = """\
 {%- if section.fold.table %}{{ data_table(section.fold.table) }}{% endif %}
 </details>
 {%- endif %}
+{%- endmacro -%}
+"""
+"""How facts, tables, trees and sections are written, for every page that is made of them."""
+
+PAGE = (
+    PARTS
+    + """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }}</title>
+<style>
+{{ style | safe }}</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+<p class="lead">{{ lead }}</p>
+{%- if summary %}
+<div class="summary">
+<p>{{ summary.sentence }}</p>
+{{- facts_table(summary.facts) }}
+</div>
+{%- endif %}
+{%- for section in sections %}{{ section_of(section) }}
 {%- endfor %}
 </body>
 </html>
 """
+)
 
 
 def render(title: str, lead: str, sections: Sequence[Section], summary: Summary | None = None) -> str:
@@ -232,12 +253,14 @@ def render(title: str, lead: str, sections: Sequence[Section], summary: Summary 
 @cache
 def _template() -> Template:
     from jinja2 import Environment
-    from markupsafe import Markup, escape
-
-    def breakable(text: str) -> Markup:
-        """The text, with places where a long name may go on in the next line."""
-        return Markup(re.sub("(?<=[a-z])([=_])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))
 
     environment = Environment(autoescape=True, keep_trailing_newline=True)
     environment.filters["breakable"] = breakable
     return environment.from_string(PAGE)
+
+
+def breakable(text: str) -> str:
+    """The text escaped, with places where a long name may go on in the next line."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("(?<=[a-z])([=_])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))

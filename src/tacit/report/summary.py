@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from importlib import metadata
 
+from tacit._version import __version__
 from tacit.report.facts import Facts, Spending
 from tacit.report.membership import odds, percent_up
 from tacit.report.numbers import counted, ends, number, price, up
@@ -42,7 +42,7 @@ def written(today: date | None = None) -> str:
     >>> written(date(2026, 3, 1)).startswith("written on 1 March 2026 by tacit ")
     True
     """
-    return f"written on {_day(today or datetime.now(UTC).date())} by tacit {metadata.version('tacit')}"
+    return f"written on {_day(today or datetime.now(UTC).date())} by tacit {__version__}"
 
 
 def _day(day: date) -> str:

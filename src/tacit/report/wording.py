@@ -12,6 +12,7 @@ from collections import Counter
 
 from tacit import events
 from tacit._stopping import NegativeBinomial
+from tacit.guarantee import above
 from tacit.relations import Unit
 from tacit.report.page import Branch
 
@@ -117,18 +118,18 @@ def _leaf(event: events.Event, whom: str) -> str:
         case events.Laplace(scale=scale):
             return (
                 f"Laplace noise, added once; its scale is {scale:.4g} times the largest change (in ℓ1) that "
-                f"one {whom} can make, so ε = {1 / scale:.4g}"
+                f"one {whom} can make, so ε = {above(1 / scale, 4)}"
             )
         case events.Pure(epsilon=epsilon):
-            return f"a release with ε = {epsilon:.4g} and no δ"
+            return f"a release with ε = {above(epsilon, 4)} and no δ"
         case events.Approximate(epsilon=epsilon, delta=delta):
-            return f"a release with ε = {epsilon:.4g} and δ = {delta:.4g}"
+            return f"a release with ε = {above(epsilon, 4)} and δ = {above(delta, 4)}"
         case events.ZeroConcentrated(rho=rho):
             return f"a release that is zero-concentrated private with ρ = {rho:.4g}"
         case events.BoundedRange(epsilon=epsilon):
-            return f"a choice by the exponential mechanism with ε = {epsilon:.4g}"
+            return f"a choice by the exponential mechanism with ε = {above(epsilon, 4)}"
         case events.RandomizedResponse(epsilon=epsilon, categories=categories):
-            return f"a randomized answer among {categories} categories with ε = {epsilon:.4g}"
+            return f"a randomized answer among {categories} categories with ε = {above(epsilon, 4)}"
         case events.ObjectivePerturbation(noise_multiplier=times, log_determinant=shift):
             return (
                 f"the minimum of a loss to which Gaussian noise was added; its standard deviation is "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -87,6 +88,19 @@ class Batch(BatchQuestions):
         self._asked.append(Asked(asked, statistic, release))
         self._bought = []
         return release
+
+    def sizes(self) -> tuple[int, int]:
+        """How many cells the engine counts for all questions, and about how many numbers are answered.
+
+        What memory they take follows from it. Of the values that are chosen from, few are answered.
+        """
+        counted = answered = 0
+        for asked in self._asked:
+            for one in asked.statistic.measurements():
+                chosen = 2 if asked.statistic.selecting else 0
+                counted += math.prod(one.shape)
+                answered += math.prod(one.shape[: len(one.shape) - chosen])
+        return counted, answered
 
     def _nothing(self) -> Guarantee:
         table = self._table

@@ -272,6 +272,8 @@ def _edge(name: str, column: Column, edge: Any) -> float:
 
 
 def _equal_bins(name: str, column: Column, count: int) -> Axis:
+    if count > MOST_BINS:
+        raise InvalidValue("edges", count, f"at most {MOST_BINS} bins")
     low, high = bounds_of(name, column, None)
     numbers = np.linspace(low, high, count + 1).tolist()
     if column.type == "date":

@@ -58,7 +58,7 @@ class Law:
         return max(lag, 1 - lag)
 
 
-def surprising(law: Law, weights: Array, distance: Array, miss: float) -> NDArray[np.bool_]:
+def surprising(law: Law, weights: Array, distance: Array, miss: float | Array) -> NDArray[np.bool_]:
     """Where P(|Σ w_i N_i| ≥ distance) is certainly below ``miss``; weights in the last dimension."""
     size, distance = np.abs(np.asarray(weights, float)), np.asarray(distance, float)
     left = (distance - law.rounding * size.sum(axis=-1)) / law.scale
@@ -67,7 +67,9 @@ def surprising(law: Law, weights: Array, distance: Array, miss: float) -> NDArra
     if size.shape[-1] <= 4:
         return np.asarray((left > 0) & (_few(size, np.maximum(left, 0), miss) < miss * 0.99))
     flat = size.reshape(-1, size.shape[-1])
-    ends = np.array([reach(False, tuple(_raised(one)), miss) for one in flat]).reshape(size.shape[:-1])
+    each = np.broadcast_to(miss, size.shape[:-1]).ravel().tolist()
+    ends = np.array([reach(False, tuple(_raised(one)), part) for one, part in zip(flat, each, strict=True)])
+    ends = ends.reshape(size.shape[:-1])
     return np.asarray(left > ends)
 
 
@@ -78,14 +80,14 @@ def _raised(size: Array) -> Array:
     return np.asarray(np.ceil(raised / digit) * digit)
 
 
-def _few(size: Array, distance: Array, miss: float) -> Array:
+def _few(size: Array, distance: Array, miss: float | Array) -> Array:
     """P(|Σ w_i L_i| ≥ distance) for at most four Laplace variables of scale 1, within ``miss``/100 above.
 
     1/∏(1 + w_i²t²) = Σ A_i/(1 + w_i²t²) with A_i = ∏ w_i²/(w_i² − w_j²): the tail is Σ A_i e^(−distance/w_i).
     Equal weights would divide by zero: each is raised until it is a little above the next smaller one, which
     only makes the tail longer. How little depends on ``miss``, below which cancellation must stay.
     """
-    apart = max(APART, (1e-14 / miss) ** (1 / 3))
+    apart = np.maximum(APART, (1e-14 / miss) ** (1 / 3))
     raised = np.sort(np.maximum(size, SMALLEST * size.max(axis=-1, keepdims=True)), axis=-1)
     raised = np.maximum(raised, 1e-300)
     for i in range(1, raised.shape[-1]):

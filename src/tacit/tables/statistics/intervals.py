@@ -24,7 +24,8 @@ Ends are found by bisection. With the quantile q of the contrast, which is conve
 linear in θ, the distance from zero less q is concave in θ: where it is positive at a point and at the end of
 the range, it is positive between them (see :mod:`tacit.tables.statistics.contrasts`).
 
-Everything here is in parts of a column's range: values lie in [0, 1].
+Everything here is in parts of a column's range: values lie in [0, 1]. The probability to miss may be an array
+that is broadcast along the cells.
 """
 
 from __future__ import annotations
@@ -41,12 +42,17 @@ __all__ = ["correlation", "covariance", "mean", "variance"]
 
 Array = NDArray[Any]
 Ends = tuple[Array, Array]
+Miss = float | Array
 
 NUISANCE = 1 / 40
 """The part of α that is spent on enclosing the means and deviations that the weights depend on."""
 
 HALVINGS = 44
 """How often an end is halved: it is found to 2^−44 of the range."""
+
+AT_ONCE, FEW = 6, 64
+"""For few intervals, so many halvings are done at once, by trying all points that they could meet: what takes
+time then is the number of calls."""
 
 PRODUCTS_ROUNDED = 2.0**-22
 """How far rounding to steps of 2^−26 can move a sample variance or covariance, also where people are shrunk.
@@ -56,12 +62,12 @@ one each: together less than five steps for three cells, and n/(n − 1) may dou
 """
 
 
-def mean(cells: Array, law: Law, miss: float) -> Ends:
+def mean(cells: Array, law: Law, miss: Miss) -> Ends:
     """The share of the last of two cells."""
     return _ratio(cells[..., 0], cells[..., 1], lambda p: np.stack([p, 1 - p], axis=-1), law, miss)
 
 
-def _ratio(rest: Array, part: Array, weights: Callable[[Array], Array], law: Law, miss: float) -> Ends:
+def _ratio(rest: Array, part: Array, weights: Callable[[Array], Array], law: Law, miss: Miss) -> Ends:
     """Where part/(rest + part) lies. Neither is negative in truth; to raise one to 0 widens the interval."""
     rest, part = np.maximum(rest, 0.0), np.maximum(part, 0.0)
     total = rest + part
@@ -71,7 +77,7 @@ def _ratio(rest: Array, part: Array, weights: Callable[[Array], Array], law: Law
     return low, high
 
 
-def _beyond(distance: Array, weights: Array, law: Law, miss: float) -> NDArray[np.bool_]:
+def _beyond(distance: Array, weights: Array, law: Law, miss: Miss) -> NDArray[np.bool_]:
     return np.asarray((distance > 0) & surprising(law, weights, distance, miss))
 
 
@@ -79,10 +85,21 @@ def _end(rejected: Callable[[Array], NDArray[np.bool_]], start: Array, end: floa
     """The end of an interval between ``start`` and ``end``: all beyond it is rejected, or it is ``end``."""
     inner, outer = np.array(start, float), np.full(np.shape(start), float(end))
     open_ended = ~rejected(outer)
-    for _ in range(HALVINGS):
-        middle = (inner + outer) / 2
-        out = rejected(middle)
-        inner, outer = np.where(out, inner, middle), np.where(out, middle, outer)
+    if inner.size > FEW:
+        for _ in range(HALVINGS):
+            middle = (inner + outer) / 2
+            out = rejected(middle)
+            inner, outer = np.where(out, inner, middle), np.where(out, middle, outer)
+        return np.asarray(np.where(open_ended, end, outer))
+    parts, every = 2**AT_ONCE, np.indices(inner.shape, sparse=True)
+    shares = np.arange(parts + 1).reshape(-1, *(1,) * inner.ndim) / parts
+    out = np.ones((parts, *inner.shape), bool)
+    for _ in range(-(-HALVINGS // AT_ONCE)):
+        points = inner + (outer - inner) * shares
+        points[-1] = outer
+        out[:-1] = rejected(points[1:-1])
+        first = out.argmax(axis=0)
+        inner, outer = points[(first, *every)], points[(first + 1, *every)]
     return np.asarray(np.where(open_ended, end, outer))
 
 
@@ -99,7 +116,7 @@ class _Block(NamedTuple):
     row: float
 
     @classmethod
-    def enclosing(cls, cells: Array, row: float, law: Law, miss: float) -> _Block:
+    def enclosing(cls, cells: Array, row: float, law: Law, miss: Miss) -> _Block:
         """Each mean and the number of rows may be missed with a third of ``miss``."""
         cells = np.asarray(cells, float)
         part = miss / 3
@@ -153,17 +170,17 @@ class _Block(NamedTuple):
         return np.min(found, axis=0), np.max(found, axis=0)
 
 
-def covariance(cells: Array, row: float, law: Law, miss: float) -> Ends:
+def covariance(cells: Array, row: float, law: Law, miss: Miss) -> Ends:
     """The sample covariance of two columns from the cells of their products, or the variance from squares."""
     return _spread(_Block.enclosing(cells, row, law, miss * NUISANCE), law, miss * (1 - NUISANCE))
 
 
-def variance(cells: Array, row: float, law: Law, miss: float) -> Ends:
+def variance(cells: Array, row: float, law: Law, miss: Miss) -> Ends:
     """The sample variance, from the cells of squares."""
     return covariance(cells, row, law, miss)
 
 
-def _spread(block: _Block, law: Law, miss: float) -> Ends:
+def _spread(block: _Block, law: Law, miss: Miss) -> Ends:
     """Variances lie in [0, ½] and covariances in [−½, ½]: two rows at opposite ends have ½."""
     lowest, highest = block.weights()
     least, most = block.sums()

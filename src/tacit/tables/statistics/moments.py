@@ -31,11 +31,15 @@ Array = NDArray[Any]
 def _show(axes: Sequence[Axis], natural: Callable[[Any], Any] | None = None) -> Callable[[Array], Any]:
     """Numbers as the user sees them: a scalar, or a series over the axes."""
 
+    known: list[pd.Index] = []
+
     def show(values: Array) -> Any:
         turned = values if natural is None else np.vectorize(natural, otypes=[object])(values)
         if not axes:
             return turned.item()
-        series = laid_out(turned, [axis.labels() for axis in axes])
+        labels = known or [axis.labels() for axis in axes]
+        known[:] = labels
+        series = laid_out(turned, labels)
         return series if natural is None else series.infer_objects()
 
     return show
@@ -175,6 +179,7 @@ def mean(schema: Schema, column: str, bounds: Any, axes: tuple[Axis, ...], where
         _show(axes, value.natural if value.type == "date" else None),
         rounding=_rounding(value) + (0.0 if schema.unit.column is None else 2 * value.scale.step),
         enclosed=enclosed,
+        at_once=True,
         typical=lambda rows: [_evenly(rows, value.scale.width, axes, (0.5, 0.5))],
     )
 
@@ -224,6 +229,7 @@ def variance(
         estimate,
         _show(axes),
         enclosed=enclosed,
+        at_once=True,
         typical=lambda rows: [_evenly(rows, value.scale.width, axes, (1 / 3, 1 / 3, 1 / 3))],
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import ibis.expr.types as ir
@@ -33,7 +32,8 @@ Cells = NDArray[np.int64]
 Estimate = Callable[[Sequence[Array]], Array]
 Expected = tuple[float | None, str]
 """The half-width of a 95 % interval, if public facts tell it, and a remark."""
-Enclosed = Callable[[Sequence[Array], Sequence[Law], float], tuple[Array, Array]]
+Enclosed = Callable[[Sequence[Array], Sequence[Law], Any], tuple[Array, Array]]
+"""From noisy cells, laws of noise and the probability to miss, a float or an array, to both ends."""
 
 
 class Statistic:
@@ -127,6 +127,8 @@ class CellStatistic(Statistic):
     bins: Bins | None = None
     """The bins that the last axis is divided into, if it is."""
     typical: Callable[[float], Sequence[Array]] | None = field(default=None, compare=False)
+    at_once: bool = False
+    """Whether ``enclosed`` takes several probabilities to miss at once, and as many copies of the cells."""
     summed: Callable[[Cells], Sequence[Cells]] | None = field(default=None, compare=False)
     """How the cells of the first part give those of all parts, where they are sums of them."""
 
@@ -162,7 +164,7 @@ class NoisyCells(NoisyStatistic):
         noisy = [noise(part) for noise, part in zip(self.noises, exact, strict=True)]
         values = made.estimate(noisy)
         return Answer(
-            values, partial(self._interval, noisy, values), made.show, made.cells, self.whole, made.margins,
+            values, _Intervals(self, noisy, values), made.show, made.cells, self.whole, made.margins,
             made.groups, made.bins,
         )  # fmt: skip
 
@@ -180,6 +182,19 @@ class NoisyCells(NoisyStatistic):
             low, high = made.enclosed(noisy, laws, (1 - confidence) / numbers)
             low, high = np.minimum(low, values), np.maximum(high, values)
         return (low - made.rounding, high + made.rounding) if made.rounding else (low, high)
+
+    def _intervals(
+        self, noisy: Sequence[Array], values: Array, levels: Sequence[float], simultaneous: bool
+    ) -> list[tuple[Array, Array]]:
+        made = self.statistic
+        if not made.at_once or made.enclosed is None:
+            return [self._interval(noisy, values, level, simultaneous) for level in levels]
+        numbers = (made.numbers or max(values.size, 1)) if simultaneous else 1
+        miss = ((1 - np.array(levels)) / numbers).reshape(-1, *(1,) * np.ndim(values))
+        copies = [np.broadcast_to(cells, (len(levels), *np.shape(cells))) for cells in noisy]
+        low, high = made.enclosed(copies, [noise.law for noise in self.noises], miss)
+        low, high = np.minimum(low, values) - made.rounding, np.maximum(high, values) + made.rounding
+        return list(zip(low, high, strict=True))
 
     def expected(self, population: int | None) -> Expected:
         made = self.statistic
@@ -200,6 +215,21 @@ class NoisyCells(NoisyStatistic):
             else f"for {population} rows spread over the bounds"
         )
         return float(np.max(high - low) / 2), remark
+
+
+@dataclass(frozen=True)
+class _Intervals:
+    """The intervals of an answer: at one confidence, or at several at once."""
+
+    of: NoisyCells
+    noisy: Sequence[Array]
+    values: Array
+
+    def __call__(self, confidence: float, simultaneous: bool) -> tuple[Array, Array]:
+        return self.of._interval(self.noisy, self.values, confidence, simultaneous)
+
+    def many(self, levels: Sequence[float], simultaneous: bool) -> list[tuple[Array, Array]]:
+        return self.of._intervals(self.noisy, self.values, levels, simultaneous)
 
 
 def laid_out(values: Array, labels: Sequence[pd.Index]) -> pd.Series:

@@ -1,0 +1,283 @@
+"""The service over HTTP: who may call what, what is sent back, and what bad input meets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from serve.conftest import SCHEMA, Study, TestClient
+from tacit.serve.http.application import application
+from tacit.serve.http.limits import Guard
+from tacit.serve.http.routes import COOKIE, PREFIX
+
+COUNT = {"questions": ["count()"], "epsilon": 0.25}
+PEOPLE = {"curator": "curator", "analyst": "ada", "auditor": "eve"}
+
+
+@pytest.fixture
+def client(study: Study) -> Iterator[TestClient]:
+    app = application(study.service, largest=20_000)
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as made:
+        yield made
+
+
+def call(client: TestClient, study: Study, user: str | None, method: str, path: str, **options: Any) -> Any:
+    headers = {} if user is None else {"Authorization": f"Bearer {study.tokens[user]}"}
+    return client.request(method, PREFIX + path, headers={**headers, **options.pop("headers", {})}, **options)
+
+
+@pytest.fixture(scope="module")
+def still(lasting: Study) -> Iterator[TestClient]:
+    app = application(lasting.service, largest=20_000)
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as made:
+        yield made
+
+
+GRANT = {"analyst": "bob", "dataset": "people", "epsilon": 0.1}
+FIT = {"kind": "fit", "model": "logistic", "target": "income", "epsilon": 0.5}
+NEW = {"name": "more", "source": "people.csv", "schema": SCHEMA, "epsilon": 1.0}
+MATRIX: list[tuple[str, str, Any, str]] = [
+    ("GET", "/me", None, "curator analyst auditor"),
+    ("POST", "/users", {"name": "zed", "role": "analyst"}, "curator"),
+    ("GET", "/users", None, "curator auditor"),
+    ("POST", "/users/bob/tokens", {}, "curator"),
+    ("GET", "/tokens", None, "curator"),
+    ("DELETE", "/tokens/{token}", None, "curator"),
+    ("POST", "/datasets", NEW, "curator"),
+    ("GET", "/datasets", None, "curator analyst auditor"),
+    ("GET", "/datasets/{name}", None, "curator analyst auditor"),
+    ("POST", "/datasets/{name}/confirm", None, "curator"),
+    ("POST", "/datasets/{name}/plan", COUNT, "analyst"),
+    ("POST", "/datasets/{name}/questions", COUNT, "analyst"),
+    ("POST", "/datasets/{name}/jobs/plan", FIT, "analyst"),
+    ("POST", "/datasets/{name}/jobs", FIT, "analyst"),
+    ("GET", "/requests", None, "curator analyst auditor"),
+    ("GET", "/requests/{number}", None, "analyst"),
+    ("DELETE", "/requests/{waiting}", None, "curator analyst"),
+    ("GET", "/requests/{number}/files/{file}", None, "analyst"),
+    ("POST", "/grants", GRANT, "curator"),
+    ("GET", "/grants", None, "curator analyst auditor"),
+    ("DELETE", "/grants/{grant}", None, "curator"),
+    ("GET", "/ledger/{name}", None, "curator auditor"),
+    ("GET", "/ledger/{name}/verification", None, "curator auditor"),
+    ("GET", "/ledger/{name}/page", None, "curator auditor"),
+    ("GET", "/log", None, "curator auditor"),
+    ("DELETE", "/session", None, "curator analyst auditor"),
+]
+"""Every route but those that need no caller, with the roles that may call it."""
+
+
+def test_the_matrix_has_every_route(client: TestClient) -> None:
+    described = client.get(f"{PREFIX}/openapi.json").json()
+    routes = {
+        (method.upper(), path.removeprefix(PREFIX))
+        for path, methods in described["paths"].items()
+        for method in methods
+    }
+    listed = {
+        (method, re.sub("{waiting}|{grant}", "{number}", path.replace("bob", "{name}")))
+        for method, path, _, _ in MATRIX
+    }
+    assert routes == listed | {("GET", "/health"), ("POST", "/session")}
+
+
+@pytest.mark.parametrize(("method", "path", "body", "roles"), MATRIX)
+def test_who_may_call_what(
+    client: TestClient, study: Study, method: str, path: str, body: Any, roles: str
+) -> None:
+    """Cell by cell: 401 without a token, 403 for another role, and something else for those who may."""
+    grant = study.grant(models=["logistic"])
+    ids = {"name": "people", "file": "model.tacit", "token": study.bob.token, "grant": grant}
+    if "{number}" in path:
+        asked = call(client, study, "ada", "POST", "/datasets/people/questions", json=COUNT)
+        ids["number"] = asked.json()["id"]
+    found = {}
+    for role, user in {"nobody": None, **PEOPLE}.items():
+        if "{waiting}" in path:
+            started = call(client, study, "ada", "POST", "/datasets/people/jobs", json=FIT)
+            ids["waiting"] = started.json()["id"]
+        found[role] = call(client, study, user, method, path.format(**ids), json=body).status_code
+    assert found.pop("nobody") == 401
+    for role, status in found.items():
+        if role not in roles.split():
+            assert status == 403, role
+        elif path.endswith("{file}"):
+            assert status == 404, role
+        else:
+            assert status in (200, 201, 202), role
+
+
+def test_a_browser_session_over_http(client: TestClient, study: Study) -> None:
+    started = call(client, study, "ada", "POST", "/session")
+    cookie = started.headers["set-cookie"]
+    assert all(word in cookie for word in ("HttpOnly", "SameSite=strict", "Path=/"))
+    study.grant()
+    assert client.get(f"{PREFIX}/me").json()["name"] == "ada"
+    path = f"{PREFIX}/datasets/people/plan"
+    assert client.post(path, json=COUNT).status_code == 403
+    assert client.post(path, json=COUNT, headers={"X-CSRF-Token": "x"}).status_code == 403
+    secret = {"X-CSRF-Token": started.json()["csrf"]}
+    assert client.post(path, json=COUNT, headers=secret).status_code == 200
+    assert client.delete(f"{PREFIX}/session", headers=secret).status_code == 200
+    client.cookies.set(COOKIE, cookie.split("=", 1)[1].split(";")[0])
+    assert client.get(f"{PREFIX}/me").status_code == 401
+
+
+def test_answers_have_interval_guarantee_and_entry(client: TestClient, study: Study) -> None:
+    study.grant(epsilon=0.5)
+    asked = {"questions": ["count() by sex"], "epsilon": 0.25, "confidence": 0.9}
+    answered = call(
+        client, study, "ada", "POST", "/datasets/people/questions", json=asked,
+        headers={"Idempotency-Key": "once"},
+    )  # fmt: skip
+    result = answered.json()["result"]
+    assert result["entry"] == answered.json()["entry"] == 2
+    assert result["guarantee"]["epsilon"] == 0.25
+    assert all(row["low"] <= row["value"] <= row["high"] for row in result["answers"][0]["rows"])
+    again = call(
+        client, study, "ada", "POST", "/datasets/people/questions", json=asked,
+        headers={"Idempotency-Key": "once"},
+    )  # fmt: skip
+    assert again.content == answered.content
+    other = {**asked, "epsilon": 0.2}
+    clash = call(
+        client, study, "ada", "POST", "/datasets/people/questions", json=other,
+        headers={"Idempotency-Key": "once"},
+    )  # fmt: skip
+    assert clash.status_code == 409
+    assert study.spent() == 0.25
+    refused = call(client, study, "ada", "POST", "/datasets/people/questions", json={**asked, "epsilon": 0.3})
+    assert refused.status_code == 402
+    assert refused.json()["error"]["kind"] == "BudgetExceeded"
+    assert study.spent() == 0.25
+
+
+def test_every_answer_forbids_caching_and_sniffing(client: TestClient, study: Study) -> None:
+    for path in ("/health", "/me", "/nothing"):
+        headers = call(client, study, "ada", "GET", path).headers
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+def test_another_host_name_is_refused(client: TestClient) -> None:
+    assert client.get(f"{PREFIX}/health").status_code == 200
+    for host, status in (("localhost:8000", 200), ("[::1]:8000", 200), ("evil.example", 421), ("", 421)):
+        assert client.get(f"{PREFIX}/health", headers={"Host": host}).status_code == status
+
+
+def test_large_bodies_are_refused(client: TestClient, study: Study) -> None:
+    body = json.dumps({"questions": ["count()"], "epsilon": 1, "grant": "x" * 30_000})
+    assert call(client, study, "ada", "POST", "/datasets/people/plan", content=body).status_code == 413
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(30):
+            yield b" " * 1000
+
+    assert call(client, study, "ada", "POST", "/datasets/people/plan", content=pieces()).status_code == 413
+
+
+def test_slow_clients_are_cut_off() -> None:
+    """A body that does not arrive in time is not waited for, and no application is called."""
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def app(*given: Any) -> None:
+        raise AssertionError("called")
+
+    guard = Guard(app, hosts=(), largest=100, seconds=0.05)
+    asyncio.run(guard({"type": "http", "headers": []}, never, send))
+    assert sent[0]["status"] == 408
+
+
+BAD = [
+    b"", b"{", b"[]", b"null", b"\xff\xfe", b'"x"', b"1e999", b"NaN",
+    b'{"questions": ["count()"], "epsilon": NaN}', b'{"questions": ["count()"], "epsilon": 1e400}',
+    b'{"questions": ["count()"], "epsilon": -1}', b'{"questions": ["count()"], "epsilon": "1"}',
+    b'{"questions": [{"statistic": "count", "weight": NaN}], "epsilon": 1}',
+    b'{"questions": [{"statistic": "count", "weight": 1e999}], "epsilon": 1}',
+    b'{"questions": ["count() where age > \\ud800"], "epsilon": 1}',
+    b'{"questions": ["count() where sex = \'\\u0000\'"], "epsilon": 1}',
+    b'{"questions": [{"statistic": "\\ud800"}], "epsilon": 1}',
+    b'{"questions": [{"\\ud800": 1, "statistic": "count"}], "epsilon": 1}',
+    b'{"questions": ' + b"[" * 5000 + b"]" * 5000 + b', "epsilon": 1}',
+    b'{"questions": [{"statistic": "count", "by": ' + b"[" * 900 + b"]" * 900 + b'}], "epsilon": 1}',
+    b'{"questions": [{"statistic": ' + b'{"a":' * 400 + b"1" + b"}" * 400 + b'}], "epsilon": 1}',
+    b'{"questions": ["count()"], "epsilon": 1, "grant": "\'; DROP TABLE tacit_service_grants; --"}',
+    b'{"questions": ["count()"], "epsilon": 1, "epsilon": 2, "more": 3}',
+    b'{"questions": ["histogram(age, 99999999999999999999)"], "epsilon": 1}',
+    b'{"questions": ["quantile(age, 7)"], "epsilon": 1}',
+    b'{"questions": ["count() where ' + b"(" * 3000 + b'"], "epsilon": 1}',
+    b'{"questions": ["count() where ' + b"not " * 3000 + b'sex"], "epsilon": 1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_bad_bodies_are_told_apart_and_change_nothing(still: TestClient, lasting: Study, body: bytes) -> None:
+    for path in ("/datasets/people/plan", "/datasets/people/questions", "/datasets/people/jobs"):
+        answer = call(
+            still, lasting, "ada", "POST", path, content=body, headers={"Content-Type": "application/json"}
+        )
+        assert 400 <= answer.status_code < 500, answer.text
+        assert answer.json()["error"]["problem"]
+    assert lasting.entries() == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/datasets/..%2f..%2fetc", "/datasets/%00", "/datasets/people'--", "/requests/..%2f..%2fservice.db",
+        "/requests/0/files/..%2f..%2fservice.db", "/requests/%ED%A0%80", "/datasets/" + "x" * 500,
+        "/ledger/..%2fpeople", "/datasets/<script>alert(1)<%2fscript>", "//etc/passwd", "/requests?most=-1",
+    ],
+)  # fmt: skip
+def test_odd_paths_find_nothing(still: TestClient, lasting: Study, path: str) -> None:
+    for user in ("ada", "curator"):
+        for method in ("GET", "POST", "DELETE", "PUT"):
+            answer = call(still, lasting, user, method, path)
+            assert 400 <= answer.status_code < 500, (method, answer.text)
+            assert str(lasting.service.place.home) not in answer.text
+
+
+def test_a_label_is_text_wherever_it_is_shown(client: TestClient, study: Study) -> None:
+    study.grant()
+    label = "<img src=x onerror=alert(1)>"
+    body = {"questions": [{"statistic": "count", "label": label}], "epsilon": 0.25}
+    answered = call(client, study, "ada", "POST", "/datasets/people/questions", json=body)
+    assert answered.headers["content-type"] == "application/json"
+    page = call(client, study, "eve", "GET", "/ledger/people/page").text
+    assert "<img src=x" not in page
+    assert "&lt;img src=" in page
+
+
+def test_errors_of_validation_echo_nothing(client: TestClient, study: Study) -> None:
+    """A token that was put into the wrong place is not sent back, nor is any other input."""
+    secret = study.tokens["ada"]
+    answer = call(client, study, "curator", "POST", "/users", json={"name": secret, "role": secret})
+    assert answer.status_code == 422
+    assert secret not in answer.text
+
+
+def test_the_service_tells_nothing_of_its_own_errors(
+    client: TestClient, study: Study, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from tacit.serve.actions import people
+
+    def broken(*given: Any) -> Any:
+        raise RuntimeError("secret row 4711")
+
+    monkeypatch.setattr(people, "oneself", broken)
+    answer = call(client, study, "ada", "GET", "/me")
+    assert (answer.status_code, answer.json()["error"]["problem"]) == (500, "The service failed.")
+    assert "4711" not in answer.text + caplog.text
+    assert "RuntimeError" in caplog.text
