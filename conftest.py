@@ -2,6 +2,10 @@
 
 With ``FRESH=1`` in the environment they come from the operating system, and Hypothesis looks for new
 examples: a test that fails then, but for once in a million runs, is wrong or has found something.
+
+Every process computes on one thread, and so do those that tests start. Tests run side by side, and a thread
+that waits for another of its process keeps a core busy that another test needs: two processes of two threads
+each, on two cores, take several times as long as two of one.
 """
 
 from __future__ import annotations
@@ -13,20 +17,27 @@ import sys
 from collections.abc import Generator
 from threading import Lock
 
+os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are imported
+os.environ["COLUMNS"] = "80"  # where commands break their lines, whatever terminal the tests run in
+
 import hypothesis
 import numpy as np
 import pytest
 
 from tacit import randomness
 
-pytest_plugins = ["engines"]
+pytest_plugins = ["engines", "databases"]
 collect_ignore = ["tests/federated/flower_app"]
 """A Flower app, which Flower's own processes import."""
+for colours in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(colours, None)
 FRESH = os.environ.get("FRESH", "") not in ("", "0")
 
-hypothesis.settings.register_profile("same in every run", derandomize=True)
-if not FRESH:
-    hypothesis.settings.load_profile("same in every run")
+hypothesis.settings.register_profile(
+    "tacit", derandomize=not FRESH, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("tacit")
+"""How long an example takes is no reason to fail: the machine may be busy."""
 
 
 class Stream:

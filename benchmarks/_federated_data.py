@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from _image_data import images_of
 from _public_images import Whitened, strokes, upright
-from dpsgd_accuracy import images_of
 from numpy.typing import NDArray
 
 WIDEST = 500

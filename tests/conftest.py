@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,5 @@ def shared_dir() -> Path:
 
 
 @pytest.fixture
-def one_thread() -> Iterator[None]:
-    """PyTorch on one thread: several would take turns with those of other tests."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def one_thread() -> None:
+    """Every test computes on one thread (``conftest.py`` of the root); tests that still ask for it get it."""

@@ -22,7 +22,7 @@ from tacit.data.cleaning import storage
 Maker = Callable[[Any], ir.Table]
 
 HERE = Path(__file__).parent
-FOLDERS = (HERE / "data", HERE / "tables")
+FOLDERS = (HERE / "data", HERE / "tables", HERE / "serve")
 THEIR_WARNINGS = (
     "ignore:fetch_arrow_table:DeprecationWarning",
     "ignore:PySpark does not yet fully support pandas:FutureWarning",

@@ -3,18 +3,23 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit._version import __version__
+
 if TYPE_CHECKING:
     from tacit import (
         accounting,
         attacks,
         audit,
         data,
+        datasets,
         errors,
         estimators,
         evaluation,
         events,
+        federated,
         jobs,
         labels,
+        language,
         local,
         mechanisms,
         models,
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from tacit.models import load, save
     from tacit.relations import Relation, Unit
     from tacit.schema import Column, Dialect, Schema
+    from tacit.serve.client import connect
 
 __all__ = [
     "Budget",
@@ -41,17 +47,22 @@ __all__ = [
     "Schema",
     "TacitError",
     "Unit",
+    "__version__",
     "accounting",
     "attacks",
     "audit",
+    "connect",
     "data",
+    "datasets",
     "errors",
     "estimators",
     "evaluate",
     "evaluation",
     "events",
+    "federated",
     "jobs",
     "labels",
+    "language",
     "load",
     "local",
     "mechanisms",
@@ -73,6 +84,7 @@ _HOMES = {
     "Schema": "tacit.schema",
     "TacitError": "tacit.errors",
     "Unit": "tacit.relations",
+    "connect": "tacit.serve.client",
     "evaluate": "tacit.evaluation",
     "load": "tacit.models",
     "save": "tacit.models",

@@ -1,4 +1,4 @@
-"""Every error tacit raises, in one tree.
+"""Every error tacit raises, in one tree::
 
     TacitError
     ├── InvalidValue          a parameter is out of range            (also a ValueError)
@@ -8,12 +8,14 @@
     ├── UnsupportedEvent      no accountant asked for can bound this event
     ├── CalibrationError      no noise parameter meets the target
     ├── BudgetExceeded        the charge would overspend; nothing was touched
+    ├── MissingExtra          an optional package is not installed   (also an ImportError)
     ├── SourceMissing         no table where one was expected, or a column is absent
     ├── EngineFailed          the database engine or a solver could not do its work
     ├── ModelUnreadable       a file that is no model, was altered, or lacks its guarantee
     ├── MessageRefused        a message of a secure round that is malformed, or asks for too much
     ├── RoundAborted          too few clients answered; nothing was opened
     ├── SelfTestFailed        clipping or noise did not act as they must; nothing was released
+    ├── ServiceRefused        a service does not know the caller, does not allow it, or has no such thing
     └── LedgerError           the ledger itself
         ├── LedgerMissing     no ledger where one was expected
         ├── LedgerExists      a ledger where none was expected, or with another budget
@@ -47,11 +49,13 @@ __all__ = [
     "LedgerUnwritable",
     "MalformedEvent",
     "MessageRefused",
+    "MissingExtra",
     "ModelUnreadable",
     "NotCovered",
     "NotIsolated",
     "RoundAborted",
     "SelfTestFailed",
+    "ServiceRefused",
     "SourceMissing",
     "TacitError",
     "UnsupportedEvent",
@@ -131,6 +135,18 @@ class BudgetExceeded(TacitError):
     """
 
 
+class MissingExtra(TacitError, ImportError):
+    """An optional package is not installed. Fields: ``package``, ``extra``."""
+
+    def __init__(self, purpose: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{purpose} need the package {package}, which is not installed.",
+            f"Install it: pip install 'tacit[{extra}]'",
+            package=package,
+            extra=extra,
+        )
+
+
 class SourceMissing(TacitError):
     """There is no table at this place, it cannot be opened, or a declared column is absent."""
 
@@ -153,6 +169,17 @@ class RoundAborted(TacitError):
 
 class SelfTestFailed(TacitError):
     """Clipping or noise did not act as they must, found before anything was released."""
+
+
+class ServiceRefused(TacitError):
+    """A service refused a request. Field: ``status``, the code of the answer, as HTTP has it.
+
+    401 the caller is not known, 403 its role or grant does not allow it, 404 there is no such thing for this
+    caller, 409 it contradicts what was asked before or is still being worked on, 413 it is too large, 422
+    it makes no sense, 429 there were too many of the kind, 503 the service cannot do it now.
+    """
+
+    status: int
 
 
 class LedgerError(TacitError):

@@ -23,7 +23,7 @@ from tacit import _validate, events
 from tacit.errors import InvalidValue, MalformedEvent, TacitError
 from tacit.relations import Relation, Unit, relation_for
 
-__all__ = ["NOISE_KINDS", "Guarantee", "ceiling", "floor"]
+__all__ = ["NOISE_KINDS", "Guarantee", "above", "ceiling", "floor"]
 
 NOISE_KINDS = ("exact", "float64", "float32", "seeded")
 """``exact``: integer samplers on OS entropy, the proof holds to the bit. ``float64`` and ``float32``:
@@ -50,6 +50,15 @@ def floor(value: float, digits: int) -> Decimal:
     """
     most = Decimal(value) * (1 + Decimal("1e-12"))
     return Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(most).normalize()
+
+
+def above(value: float, digits: int) -> str:
+    """A number as it is printed where it must not be less than it is: :func:`ceiling`, or ∞.
+
+    >>> above(2.00001, 4), above(1e-5, 4), above(float("inf"), 4)
+    ('2.001', '1e-05', '∞')
+    """
+    return f"{float(ceiling(value, digits)):.{digits}g}" if math.isfinite(value) else "∞"
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,7 @@ class Guarantee:
         >>> Guarantee(0.5, 1e-6, events.Pure(0.5)).price
         'ε = 0.5, δ = 1e-06'
         """
-        epsilon = "∞" if math.isinf(self.epsilon) else f"{float(ceiling(self.epsilon, 6)):.6g}"
-        return f"ε = {epsilon}, δ = {float(ceiling(self.delta, 6)):.6g}"
+        return f"ε = {above(self.epsilon, 6)}, δ = {above(self.delta, 6)}"
 
     def statement(self) -> str:
         """The guarantee in one sentence, with its assumptions."""

@@ -35,6 +35,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from threadpoolctl import ThreadpoolController
 
 from contract.mends import Scene, mend
 from tacit import Budget, Column, Ledger, Schema
@@ -205,6 +206,13 @@ def mixes_rows(scene: Scene, name: str) -> None:
 
 for name in MIXING:
     mend(7, f"a model that mixes rows: {name}", twin=at_once)(partial(mixes_rows, name=name))
+
+
+def test_sums_have_one_order() -> None:
+    """Models are asked in one thread of BLAS, however many it has outside."""
+    blas = ThreadpoolController().select(user_api="blas")
+    with blas.limit(limits=2), alone.silence():
+        assert {each.num_threads for each in blas.lib_controllers} == {1}
 
 
 def test_a_part_that_rounds_by_position_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def test_networks_may_not_either(tmp_path: Path) -> None:
         load_weights(path, torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp", "cnn", "scattering"])
+@pytest.mark.parametrize("name", ["linear", "mlp", "cnn", "scattering", "patches"])
 def test_a_network_scores_an_example_by_itself(name: str) -> None:
     pytest.importorskip("torch")
     from tacit.training.networks.network import Network, Preparation

@@ -20,8 +20,6 @@ from tacit.training import clipped_gradient_sum
 LOSS = nn.CrossEntropyLoss()
 STEPS = {"dlg": 40, "idlg": 40, "geiping": 300}
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def network(seed: int = 0) -> nn.Module:
     with torch.random.fork_rng(devices=[]):

@@ -8,21 +8,16 @@ of their noise are told apart in tests/estimators, where one fit shows many of t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from contract.estimator_cases import HIDDEN
-from contract.registry import Case, Pair, register
-from tacit import audit
-from tacit.errors import InvalidValue
+from contract import recipes
+from contract.recipes import Fitting
 from tacit.estimators import DecisionTree, NaiveBayes, RandomTrees
 from tacit.estimators.private import PrivateRows
-from tacit.ledger import Ledger
 from tacit.mechanisms import PermuteAndFlip
-from tacit.randomness import Source
 
 Data = tuple[np.ndarray, np.ndarray]
 ONE: Data = (np.zeros((1, 2)), np.ones(1))
@@ -32,41 +27,17 @@ FACTS: dict[str, Any] = {"classes": [0, 1], "categories": [1, 1]}
 BAD = (("epsilon", 0.0), ("delta", 1.0), ("classes", None), ("categories", [1]), ("relation", "both"))
 
 
-class Fitting:
-    """An estimator as a mechanism: from rows to numbers that it releases."""
-
-    def __init__(
-        self,
-        make: Callable[..., Any],
-        seen: Callable[[Any], np.ndarray],
-        change: Callable[[Any], Any],
-        random_state: int | None,
-    ) -> None:
-        self.estimator, self.seen = make(), seen
-        self.random_state, self.source = random_state, Source(random_state)
-        planned = self.estimator.plan(2)
-        self.event, self.noise = planned.event, "seeded" if self.source.seeded else planned.kind
-        public = self.estimator._public(2, self.estimator._agreed(False))
-        self.recipe = change(self.estimator._recipe(public))
+class Rows(Fitting):
+    """Features and a target; what is seen is a function of the fitted estimator."""
 
     def __call__(self, data: Data) -> np.ndarray:
         self.estimator._carry_out(self.recipe, PrivateRows(*data, None), self.source)
-        return self.seen(self.estimator)
+        seen: np.ndarray = self.seen(self.estimator)
+        return seen
 
-
-def fits(ledger: Ledger, fitting: Fitting, access: Callable[[], Data]) -> Any:
-    """The road of a fit: the estimator charges its ledger, then has the rows read."""
-    estimator = fitting.estimator.set_params(ledger=ledger, random_state=fitting.random_state)
-    return estimator.fit_rows(2, lambda: (*access(), None))
-
-
-def often(make: Any, data: Data, runs: int, seed: int | None) -> np.ndarray:
-    made = make(seed)
-    return np.array([made(data) for _ in range(runs)])
-
-
-def same(recipe: Any) -> Any:
-    return recipe
+    @staticmethod
+    def rows(data: Data) -> tuple[Any, Any, Any]:
+        return *data, None
 
 
 def with_noise(recipe: Any, name: str, factor: float) -> Any:
@@ -124,23 +95,7 @@ def registered(
     runs: int,
 ) -> None:
     make = partial(kind, 1.0, **{**FACTS, **settings})
-
-    def refused(parameter: str, value: Any) -> Any:
-        return make().set_params(**{parameter: value}).fit(*ONE)
-
-    register(
-        Case(
-            name=name,
-            event=Fitting(make, seen, same, 1).event,
-            make=partial(Fitting, make, seen, same),
-            broken=partial(Fitting, make, seen, broken),
-            data=pair[0],
-            pair=Pair(*pair, np.asarray, often, (runs, runs), audit.Split(seed=0)),
-            bad_inputs=tuple((f"{p}={v!r}", partial(refused, p, v), InvalidValue) for p, v in BAD),
-            release=fits,
-            left_out={"noise": HIDDEN},
-        )
-    )
+    recipes.registered(name, Rows, make, seen, broken, pair, runs, BAD, ONE)
 
 
 registered("naive_bayes_overspending", NaiveBayes, {}, counts_of_bayes, overspending, (ONE, NOBODY), 3000)

@@ -41,18 +41,12 @@ def sending(length: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Federated:
-    """A federation as a mechanism: from the clients' updates to the released sums, in units of clip_norm.
-
-    ``plan`` is carried out and ``claimed`` is charged. ``breaking`` is in force during the run, and ``twice``
-    lets each client report twice, behind the back of the round.
-    """
+class Claiming:
+    """``plan`` is carried out and ``claimed`` is charged."""
 
     plan: FederatedPlan
     claimed: FederatedPlan
     source: Source
-    breaking: Breaking = nullcontext
-    twice: bool = False
 
     @property
     def event(self) -> events.Event:
@@ -61,6 +55,18 @@ class Federated:
     @property
     def noise(self) -> str:
         return "seeded" if self.source.seeded else self.plan.noise_kind
+
+
+@dataclass(frozen=True)
+class Federated(Claiming):
+    """A federation as a mechanism: from the clients' updates to the released sums, in units of clip_norm.
+
+    ``breaking`` is in force during the run, and ``twice`` lets each client report twice, behind the back of
+    the round.
+    """
+
+    breaking: Breaking = nullcontext
+    twice: bool = False
 
     def __call__(self, lengths: np.ndarray, ledger: Ledger | None = None) -> np.ndarray:
         return self.released(lambda: lengths, ledger)
@@ -110,20 +116,8 @@ def with_less_noise(plan: FederatedPlan) -> Make:
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Claiming):
     """A round in which nobody is trusted, as a mechanism: from one number of each client to its report."""
-
-    plan: FederatedPlan
-    claimed: FederatedPlan
-    source: Source
-
-    @property
-    def event(self) -> events.Event:
-        return self.claimed.event
-
-    @property
-    def noise(self) -> str:
-        return "seeded" if self.source.seeded else self.plan.noise_kind
 
     def __call__(self, lengths: np.ndarray) -> np.ndarray:
         return self.released(lambda: lengths)

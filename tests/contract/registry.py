@@ -132,17 +132,31 @@ FILLED_BY = (
     "contract.weight_cases", "contract.split_cases", "contract.boosting_cases", "contract.classical_cases",
     "contract.label_cases", "contract.synthesis_cases", "contract.search_cases", "contract.pate_cases",
     "contract.pate_road_cases", "contract.local_cases", "contract.local_number_cases",
-    "contract.shuffled_cases", "contract.federated_cases", "contract.secure_cases",
-    "contract.training_cases", "contract.silo_cases",
+    "contract.record_cases", "contract.shuffled_cases", "contract.federated_cases", "contract.secure_cases",
+    "contract.training_cases", "contract.silo_cases", "contract.tuning_cases", "contract.prompt_cases",
 )  # fmt: skip
-"""The modules that register cases; the last two need torch."""
+"""The modules that register cases; the last four need torch, and the last two transformers too."""
 
 
 def registered() -> dict[str, Case]:
     """Every case, after all modules that register one were imported."""
-    for module in FILLED_BY if find_spec("torch") else FILLED_BY[:-2]:
+    left_out = 0 if find_spec("transformers") else 2
+    for module in FILLED_BY[: len(FILLED_BY) - (left_out if find_spec("torch") else 4)]:
         import_module(module)
     return REGISTRY
+
+
+def audited_here() -> list[Case]:
+    """The cases that ``make test`` audits: all mechanisms, and the first case of every other module.
+
+    ``make audit`` audits every case, and its twin, with the same runs and seeds or with more.
+    """
+    first: dict[str, Case] = {}
+    for case in registered().values():
+        if case.pair is not None:
+            module = getattr(case.make, "func", case.make).__module__
+            first.setdefault(case.name if module == "contract.cases" else module, case)
+    return list(first.values())
 
 
 def check_json(event: events.Event, decode: Callable[[str], events.Event] = events.from_json) -> None:

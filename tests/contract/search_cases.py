@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from contract.classical_cases import Data, often
+from contract.classical_cases import Data
 from contract.estimator_cases import HIDDEN
+from contract.recipes import often
 from contract.registry import Case, Pair, register
 from tacit import audit
 from tacit.errors import InvalidValue

@@ -54,7 +54,7 @@ class Training:
         def share(step: PrivateStep) -> float:
             return factor
 
-        with training_cases.one_thread(), training_cases.noise_times(share):
+        with training_cases.noise_times(share):
             silo = silo or self.silo(dataset)
             moved = silo.update([np.zeros((COORDINATES, 1))] * 2)
         return -sum(moved).T / np.sqrt(2) / self.plan.clip_norm

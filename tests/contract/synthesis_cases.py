@@ -8,13 +8,13 @@ one fit shows many of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from contract.estimator_cases import HIDDEN
+from contract import recipes
+from contract.recipes import Fitting, often
 from contract.registry import Case, Pair, register
 from tacit import Column, Schema, audit
 from tacit.errors import InvalidValue
@@ -24,7 +24,6 @@ from tacit.estimators.synthetic.inference import Measured, Model
 from tacit.estimators.synthetic.marginals import noisy_columns
 from tacit.estimators.synthetic.prices import Prices, Round
 from tacit.estimators.synthetic.selection import chosen_pair
-from tacit.ledger import Ledger
 from tacit.mechanisms import Exponential
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
@@ -39,41 +38,19 @@ BAD = (
 )  # fmt: skip
 
 
-class Fitting:
-    """A synthesizer as a mechanism: from rows to numbers that it releases."""
+class Table(Fitting):
+    """Columns of a table; what is seen is a function of estimator, recipe, coded rows and source."""
 
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        seen: Callable[[Any, Any, PrivateRows, Source], np.ndarray],
-        change: Callable[[Any], Any],
-        random_state: int | None,
-    ) -> None:
-        self.estimator, self.seen = make(), seen
-        self.random_state, self.source = random_state, Source(random_state)
-        planned = self.estimator.plan()
-        self.event, self.noise = planned.event, "seeded" if self.source.seeded else planned.kind
-        public = self.estimator._public(2, self.estimator._agreed(False))
-        self.recipe = change(self.estimator._recipe(public))
+    planned_with = ()
 
     def __call__(self, data: Any) -> np.ndarray:
         rows = PrivateRows(self.estimator._domain().codes(data), None, None)
-        return self.seen(self.estimator, self.recipe, rows, self.source)
+        seen: np.ndarray = self.seen(self.estimator, self.recipe, rows, self.source)
+        return seen
 
-
-def fits(ledger: Ledger, fitting: Fitting, access: Callable[[], Any]) -> Any:
-    """The road of a fit: the estimator charges its ledger, then has the rows read."""
-    estimator = fitting.estimator.set_params(ledger=ledger, random_state=fitting.random_state)
-    return estimator.fit_rows(2, lambda: (access(), None, None))
-
-
-def often(make: Any, data: Any, runs: int, seed: int | None) -> np.ndarray:
-    made = make(seed)
-    return np.array([made(data) for _ in range(runs)])
-
-
-def same(recipe: Any) -> Any:
-    return recipe
+    @staticmethod
+    def rows(data: Any) -> tuple[Any, Any, Any]:
+        return data, None, None
 
 
 def half_noise(recipe: Any) -> Any:
@@ -103,25 +80,8 @@ def counts_of_columns(model: Any, recipe: Any, rows: PrivateRows, source: Source
 
 
 def registered(name: str, kind: type, settings: dict[str, Any], seen: Any, broken: Any, runs: int) -> None:
-    make = partial(kind, 1.0, schema=SCHEMA, **settings)
-
-    def refused(parameter: str, value: Any) -> Any:
-        return make().set_params(**{parameter: value}).fit(ONE)
-
-    register(
-        Case(
-            name=name,
-            event=Fitting(make, seen, same, 1).event,
-            make=partial(Fitting, make, seen, same),
-            broken=partial(Fitting, make, seen, broken),
-            data=ONE,
-            pair=Pair(ONE, NOBODY, np.asarray, often, (runs, runs), audit.Split(seed=0)),
-            bad_inputs=tuple((f"{p}={v!r}", partial(refused, p, v), InvalidValue) for p, v in BAD),
-            release=fits,
-            covers=frozenset({kind.__name__}),
-            left_out={"noise": HIDDEN},
-        )
-    )
+    make, covers = partial(kind, 1.0, schema=SCHEMA, **settings), frozenset({kind.__name__})
+    recipes.registered(name, Table, make, seen, broken, (ONE, NOBODY), runs, BAD, (ONE,), covers)
 
 
 registered("histogram_synthesizer", HistogramSynthesizer, {}, counts_of_histogram, half_noise, 2000)

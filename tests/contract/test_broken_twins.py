@@ -17,7 +17,7 @@ REGISTRY = registry.registered()
 
 ALL = [pytest.param(case, id=name) for name, case in REGISTRY.items()]
 SEEN = [pytest.param(case, id=name) for name, case in REGISTRY.items() if case.noise is not None]
-AUDITED = [pytest.param(case, id=name) for name, case in REGISTRY.items() if case.pair is not None]
+AUDITED = [pytest.param(case, id=case.name) for case in registry.audited_here()]
 
 
 @pytest.mark.parametrize("case", SEEN)

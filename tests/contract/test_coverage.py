@@ -30,17 +30,20 @@ from tacit.tables.questions import Question as Value
 
 PASSES_ON = {
     "Payment", "Table", "open", "balance", "show_refusal", "share_budget",
-    "private", "PrivateStrategy", "Clipped", "clipped",
+    "private", "PrivateStrategy", "Clipped", "clipped", "planned",
 }  # fmt: skip
 """Take a ledger and make no release of their own: questions of a table and estimators, listed below, do.
 
 What carries a federation over Flower releases what Rounds and Reports do: see test_flower_process.py.
+What the service plans are jobs.
 """
 
 LOCAL_BASES = (LocalMechanism, FrequencyOracle, SupportOracle, NumberMechanism)
 """Bases of local mechanisms, which randomize nothing themselves."""
 
-WITH_TORCH = ("tacit.training", "tacit.labels.loss", "tacit.labels.network", "tacit.federated.silo")
+WITH_TORCH = (
+    "tacit.training", "tacit.labels.loss", "tacit.labels.network", "tacit.federated.silo", "tacit.language",
+)  # fmt: skip
 """Modules that need torch."""
 
 ABOVE = ("tacit.cli", "tacit.jobs", "tacit.report")

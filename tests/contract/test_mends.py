@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,14 +26,8 @@ ALL = [pytest.param(made, id=f"{made.item}: {made.name}") for made in MENDS.valu
 @pytest.fixture
 def scene(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    torch = sys.modules.get("torch")
-    threads = torch.get_num_threads() if torch else 0
-    if torch:
-        torch.set_num_threads(1)
-    yield Scene(tmp_path, monkeypatch, request.getfixturevalue)
-    if torch:
-        torch.set_num_threads(threads)
+) -> Scene:
+    return Scene(tmp_path, monkeypatch, request.getfixturevalue)
 
 
 @pytest.mark.parametrize("made", ALL)

@@ -365,7 +365,7 @@ def test_the_command_is_there_and_loads_little(run: Run) -> None:
         [sys.executable, "-m", "tacit.cli", *shlex.split(arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert (process.returncode, process.stderr) == (0, "")

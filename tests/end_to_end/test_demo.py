@@ -17,7 +17,7 @@ DEMO = Path(__file__).resolve().parents[2] / "examples" / "noisy_counting.py"
 
 def run(folder: Path, *arguments: str) -> str:
     command = [sys.executable, "-W", "error", str(DEMO), *arguments]
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert process.returncode == 0, process.stderr
     return process.stdout
 

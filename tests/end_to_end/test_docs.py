@@ -25,8 +25,9 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 GUIDES = [DOCS / name for name in LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))]
 """The guides in the order in which they are to be read."""
 FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCS / "index.md", *GUIDES]
-READINGS = [(1, ROOT / "README.md"), *((time, path) for time in (1, 2) for path in GUIDES)]
-"""The README, and then all guides, twice."""
+SECOND = [pytest.param(2, path, marks=pytest.mark.audit) for path in GUIDES]
+READINGS = [(1, ROOT / "README.md"), *((1, path) for path in GUIDES), *SECOND]
+"""The README, and then all guides; ``make audit`` reads the guides twice."""
 
 
 @pytest.fixture(scope="module")
@@ -49,24 +50,49 @@ def test_the_index_lists_every_guide_and_the_readme_does_in_the_same_order() -> 
 def test_code_prints_what_is_shown(
     time: int, path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each guide, in order, in one folder, twice: no guide stands in the way of another or of itself."""
+    """All are read in one folder. None touches the files of another, so that none stands in its way, and the
+    first block of a guide removes all that the guide left, so that it can be read again."""
     monkeypatch.chdir(folder)
     text = path.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
-    namespace: dict[str, object] = {"__name__": path.stem}
+    namespace: dict[str, object] = {}
     printed: tuple[int, str] | None = None
+    before = {} if time == 2 else files(folder)
+    begun: set[str] | None = None
     for block in blocks:
         kind, body = block.groups()
         if kind == "python":
-            output = io.StringIO()
-            line = text.count("\n", 0, block.start(2))
-            with contextlib.redirect_stdout(output):
-                exec(compile("\n" * line + body, str(path), "exec"), namespace)
-            printed = (block.end(), output.getvalue())
+            printed = (block.end(), run(block, path, namespace))
+            begun = set(files(folder)) if begun is None else begun
         elif kind == "text" and printed and not text[printed[0] : block.start()].strip():
             assert lines(printed[1]) == lines(body)
         elif kind == "console":
             check_session(body, folder)
+    after = files(folder)
+    assert before.items() <= after.items(), "files of another guide were changed or removed"
+    if begun is not None and path in GUIDES:
+        again: dict[str, object] = {}
+        run(next(block for block in blocks if block.group(1) == "python"), path, again)
+        for service in (each for each in again.values() if isinstance(each, subprocess.Popen)):
+            service.terminate()
+            service.communicate()
+        assert set(files(folder)) == begun, "the first block does not remove what the guide leaves"
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """The names in a folder, with the time and size that tell whether a file was written again."""
+    found = {each.name: each.stat() for each in folder.iterdir()}
+    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in found.items()}
+
+
+def run(block: re.Match[str], path: Path, namespace: dict[str, object]) -> str:
+    """What a block prints; lines of errors are those of the guide."""
+    output = io.StringIO()
+    line = block.string.count("\n", 0, block.start(2))
+    namespace.setdefault("__name__", path.stem)
+    with contextlib.redirect_stdout(output):
+        exec(compile("\n" * line + block.group(2), str(path), "exec"), namespace)
+    return output.getvalue()
 
 
 def check_session(body: str, folder: Path) -> None:
@@ -77,7 +103,7 @@ def check_session(body: str, folder: Path) -> None:
             continue
         process = subprocess.run(
             [sys.executable, "-m", "tacit.cli", *words[1:]],
-            cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+            cwd=folder, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         if shown.strip():
             assert lines(process.stdout + process.stderr) == lines(shown)

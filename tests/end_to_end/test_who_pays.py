@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "who_pays.py"
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_groups_and_their_gradients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main = runpy.run_path(str(EXAMPLE))["main"]
     main(["--out", str(tmp_path), "--rows", "500", "--seeds", "1"])

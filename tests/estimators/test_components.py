@@ -22,7 +22,7 @@ from tacit.errors import InvalidValue
 from tacit.estimators import PCA, KMeans, LogisticRegression, Preprocessor, share_budget
 from tacit.estimators.ball import Ball
 from tacit.estimators.components.bingham import bingham, directions
-from tacit.estimators.components.moments import COUNT, MEAN, Moments, NoisyTrace, NoisyTriangle, moments
+from tacit.estimators.components.moments import COUNT, GRID, MEAN, Moments, NoisyTrace, NoisyTriangle, moments
 from tacit.estimators.private import PrivateRows, Public
 from tacit.models import guarantee_of
 from tacit.pate import PATEClassifier
@@ -345,3 +345,37 @@ def test_the_cost_of_components_is_not_forgotten() -> None:
     assert not any(each.startswith(PAID_APART) for each in guarantee_of(together).assumptions)
     pca.set_params(epsilon=0.1).fit(X)
     assert told in guarantee_of(together).assumptions
+
+
+class TestLinearAutoEncoder:
+    """The sound linear form of the deep private auto-encoder: no second one is written."""
+
+    def rows(self) -> np.ndarray:
+        random = np.random.default_rng(5)
+        few, each = random.normal(size=(3000, 3)), random.normal(size=(3000, 8))
+        return np.asarray(few @ random.normal(size=(3, 8)) + each)
+
+    def test_it_returns_rows_as_the_best_linear_encoder_and_decoder_do(self) -> None:
+        rows = self.rows()
+        with pytest.warns(UserWarning, match="ε"):
+            model = PCA(1e12, 1e-6, n_components=3, norm=30.0, random_state=1).fit(rows)
+        returned = model.inverse_transform(model.transform(rows))
+        left, values, right = np.linalg.svd(rows, full_matrices=False)
+        best = left[:, :3] * values[:3] @ right[:3]  # Eckart and Young: none of rank 3 is closer
+        np.testing.assert_allclose(returned, best, rtol=0, atol=30.0 / GRID)  # rows are moved to a grid
+
+        random = np.random.default_rng(6)
+        encoder, decoder = random.normal(size=(8, 3)), random.normal(size=(3, 8))
+        for _ in range(200):  # alternating least squares: each is the best for the other
+            decoder = np.linalg.lstsq(rows @ encoder, rows, rcond=None)[0]
+            encoder = np.linalg.pinv(decoder)
+        learnt = rows @ encoder @ decoder
+        np.testing.assert_allclose(((rows - returned) ** 2).mean(), ((rows - learnt) ** 2).mean(), rtol=1e-6)
+
+    def test_noise_costs_reconstruction_and_nothing_else_is_paid(self) -> None:
+        rows, errors = self.rows(), []
+        for epsilon in (0.05, 1.0, 8.0):
+            model = PCA(epsilon, 1e-6, n_components=3, norm=20.0, random_state=1).fit(rows)
+            errors.append(((rows - model.inverse_transform(model.transform(rows))) ** 2).mean())
+            assert type(model.event_).__name__ == "Gaussian"
+        assert errors[0] > errors[1] > errors[2] * 0.999

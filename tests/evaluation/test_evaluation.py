@@ -99,7 +99,7 @@ def test_exactly_one_of_epsilon_and_public(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("scale", "shift"), [(1.3, 0.0), (0.2, -1.0), (9.0, 0.0), (1.0, -5.0)])
 @pytest.mark.parametrize("bins", [50, 100])
 def test_with_hardly_any_noise_the_figures_are_the_exact_ones(scale: float, shift: float, bins: int) -> None:
-    x, y, group = sample(20_000)
+    x, y, group = sample(5_000)
     model = Given(scale, shift)
     exact = evaluate(model, x, y, public=True, groups=groups(group))
     private = evaluate(model, x, y, epsilon=ALMOST_EXACT, bins=bins, groups=groups(group), random_state=1)

@@ -165,7 +165,7 @@ def test_a_server_that_is_killed_by_a_signal_goes_on(tmp_path: Path) -> None:
         here = str(Path(__file__).resolve().parents[1])
         return subprocess.run(
             [sys.executable, "-c", SERVER, str(tmp_path), str(last), here],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     killed = server(2)

@@ -37,7 +37,7 @@ def environment(folder: Path, plan: dict[str, Any]) -> dict[str, str]:
     return {
         **os.environ, "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0",
         "FLWR_HOME": str(folder / "home"), "TINY_FOLDER": str(folder), "TINY_PLAN": json.dumps(plan),
-        "PYTHONPATH": os.pathsep.join([str(SOURCE), str(APP)]), "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(SOURCE), str(APP)]),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
     }  # fmt: skip
 
@@ -115,7 +115,7 @@ def started(
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
 
@@ -146,7 +146,7 @@ def deployed(folder: Path, plan: dict[str, Any]) -> None:
     with ExitStack() as stack:
         superlink = ["--insecure", "--disable-runtime-dependency-installation", "--port", str(link)]
         stack.enter_context(started(stack, "flower-superlink", *superlink, folder=folder, plan=plan))
-        assert wait_for(lambda: listens(link), 60)
+        assert wait_for(lambda: listens(link), 300)
         for number, port in enumerate(nodes):
             config = f"partition-id={number} num-partitions={clients}"
             given = [
@@ -161,7 +161,7 @@ def deployed(folder: Path, plan: dict[str, Any]) -> None:
             stack.enter_context(started(stack, "flower-supernode", *given, folder=folder, plan=plan))
         asked = subprocess.run(
             [str(Path(sys.executable).parent / "flwr"), "run", str(APP), "here"], cwd=folder,
-            env=environment(folder, plan), capture_output=True, text=True, timeout=120, check=False,
+            env=environment(folder, plan), capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert asked.returncode == 0, asked.stdout + asked.stderr
         done = wait_for((folder / "model.npy").exists, 400)

@@ -21,7 +21,7 @@ from contract.estimator_cases import CLAIMING
 from contract.registry import Case, audited, registered
 from statistical import cluster_audits
 
-pytestmark = [pytest.mark.audit, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.audit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "audits.md"
 WRITES = os.environ.get("WRITE_AUDITS", "") not in ("", "0")
@@ -42,6 +42,7 @@ SECTIONS = {
     "contract.pate_cases": "Aggregators of PATE",
     "contract.pate_road_cases": "PATE from rows: teachers, and neighbours",
     "contract.local_cases": "Local mechanisms: reports of single people",
+    "contract.record_cases": "Local mechanisms: reports of single people",
     "contract.shuffled_cases": "Shuffled reports",
     "contract.local_number_cases": "Local mechanisms: means, vectors and models",
     "contract.federated_cases": "Federations, by who is trusted",
@@ -49,6 +50,8 @@ SECTIONS = {
     "contract.secure_cases": "Sums with noise in shares, through secure aggregation",
     "statistical.test_evaluation": "Evaluations",
     "contract.training_cases": "Training, by clipping rule",
+    "contract.tuning_cases": "Tuned transformers: one step",
+    "contract.prompt_cases": "Prompts: votes, answers in context, generated tokens",
 }
 """Titles of the parts of the table, by the module in which mechanisms are made."""
 CLAIMED, FITS = 2.5, 700

@@ -32,9 +32,6 @@ RUNS = 500
 CANARY = 100.0
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def towards(outputs: Tensor, targets: Tensor) -> Tensor:
     """A loss whose gradient is the example itself, whatever the weights are."""
     return outputs[:, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -161,6 +162,7 @@ def one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, d
     return min(1.0, p)
 
 
+@lru_cache(maxsize=1024)  # all guesses right, which is the same question in every audit of one shape
 def _one_run_epsilon(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
     """The end of the first stretch of ε, from 0 on, whose p-values are all below ``significance``.
 

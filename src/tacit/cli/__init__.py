@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from tacit import errors
+from tacit import _extras, errors
+from tacit._version import __version__
 from tacit.cli import lazy, wording
 
 __all__ = ["app", "main"]
@@ -29,9 +30,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"tacit {version('tacit')}")
+        typer.echo(f"tacit {__version__}")
         raise typer.Exit
 
 
@@ -54,6 +53,12 @@ def main() -> None:
         app(prog_name="tacit")
     except errors.TacitError as error:
         print(wording.told(error), file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        clear = _extras.missing(error, "Some parts of this command")
+        if clear is None:
+            raise
+        print(wording.told(clear), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

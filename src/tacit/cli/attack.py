@@ -24,7 +24,7 @@ def attack(
         Path | None,
         typer.Argument(help="A model that tacit fit or train wrote.", show_default="saved predictions"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="HTML page to write.", show_default="none")] = None,
+    out: options.Page = None,
     overwrite: options.Overwrite = False,
     delimiter: options.Delimiter = None,
     format: options.Format = "table",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,7 +44,7 @@ def compare(
         str | None,
         typer.Option(metavar="COLUMN,…", help="Measure gaps between these groups.", show_default=False),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="HTML page to write.", show_default="none")] = None,
+    out: options.Page = None,
     overwrite: options.Overwrite = False,
     delimiter: options.Delimiter = None,
     format: options.Format = "table",

@@ -9,10 +9,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["architectures", "columns", "models", "oracles", "students"]
+__all__ = ["architectures", "columns", "features", "models", "oracles", "students"]
 
-ARCHITECTURES = ("linear", "mlp", "cnn", "scattering", "resnet")
+ARCHITECTURES = ("linear", "mlp", "autoencoder", "cnn", "scattering", "patches", "resnet")
 """The names in ``tacit.training.networks.architectures.RECIPES``, which needs PyTorch; a test compares."""
+
+FEATURES = ("efficientnet-lite0", "minilm", "scattering")
+"""The names in ``tacit.training.features.registry``, which needs PyTorch; a test compares."""
 
 STUDENTS = (
     "decision-tree", "extra-trees", "forest", "gaussian-nb", "gradient-boosting", "linear-svc", "logistic",
@@ -24,6 +27,11 @@ STUDENTS = (
 def architectures(incomplete: str) -> list[str]:
     """Architectures that begin so."""
     return [name for name in ARCHITECTURES if name.startswith(incomplete)]
+
+
+def features(incomplete: str) -> list[str]:
+    """Fixed features that begin so."""
+    return [name for name in FEATURES if name.startswith(incomplete)]
 
 
 def models(incomplete: str) -> list[str]:

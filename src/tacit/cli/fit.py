@@ -60,13 +60,8 @@ def fit(
     norm: Annotated[
         float | None, typer.Option(help="Shorten rows to this ℓ2 norm.", show_default="√(columns)")
     ] = None,
-    transform: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=log1p|sqrt", help="Transform a number before scaling; may be repeated."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
-    ] = None,
+    transform: options.Transform = None,
+    exclude: options.Exclude = None,
     test: options.Test = None,
     test_share: Annotated[
         float | None,

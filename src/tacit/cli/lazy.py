@@ -97,6 +97,9 @@ COMMANDS = {
         ),
         Command("ledger", "Create, read, verify and export privacy ledgers.", "tacit.cli.ledger"),
         Command("schema", "Write down what is publicly known about a table.", "tacit.cli.schema"),
+        Command(
+            "serve", "Hold data for others, who ask within grants and never see a row.", "tacit.cli.serve"
+        ),
     )
 }
 """In the order in which ``tacit --help`` lists them; a test compares each with the command itself."""

@@ -161,13 +161,8 @@ def fit(
         ),
     ] = None,
     dataset: options.Dataset = "default",
-    transform: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=log1p|sqrt", help="Transform a number before scaling; may be repeated."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Make no feature of it; may be repeated.")
-    ] = None,
+    transform: options.Transform = None,
+    exclude: options.Exclude = None,
     jobs_: Annotated[int, typer.Option("--jobs", help="Train teachers in so many processes.")] = 1,
     dry_run: options.DryRun = False,
     label: options.Label = None,

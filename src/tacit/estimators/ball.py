@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import _validate
 from tacit.data.arithmetic import lengths
-from tacit.data.features import box
+from tacit.data.space import LARGEST, declared_box
 from tacit.errors import InvalidValue
 from tacit.estimators.private import PrivateRows, Public
 
@@ -33,8 +32,6 @@ BLOCK = 1 << 14
 """Rows that are put on the grid at a time."""
 _WITHIN = 1 - 2.0**-30
 """Points are drawn this much towards the origin first, far more than rounding can lengthen them."""
-LARGEST = 1e150
-"""Bounds and norms beyond this, or below one over it, are refused: squares would leave float64."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +57,10 @@ class Ball:
     @classmethod
     def of(cls, public: Public, *, bounds: Any, norm: Any) -> Ball:
         """The ball that parameters declare, or else that a Preprocessor or another step knows."""
-        width, features = public.width, public.features
-        length = None if norm is None else _validate.positive("norm", norm)
-        if bounds is not None:
-            lower, upper = box(bounds, width)
-        elif features is not None:
-            lower, upper = np.array(features.lower), np.array(features.upper)
-            length = features.largest_norm if length is None else length
-        else:
-            lower, upper = np.full(width, -LARGEST), np.full(width, LARGEST)
-        if bounds is None and length is None:
-            raise InvalidValue(
-                "bounds", None, "given, or norm=",
-                "Say what is publicly known: bounds=(lower, upper) of the features, norm= of a row, or a "
-                "Preprocessor before.",
-            )  # fmt: skip
-        origin = np.zeros(width) if length is not None else lower / 2 + upper / 2
+        lower, upper, length = declared_box(public.width, bounds, norm, public.features)
+        if bounds is None and public.features is None:
+            lower, upper = np.full_like(lower, -LARGEST), np.full_like(upper, LARGEST)
+        origin = np.zeros_like(lower) if length is not None else lower / 2 + upper / 2
         radius = math.hypot(*(upper / 2 - lower / 2)) if length is None else length
         small = max(float(np.abs(lower).max()), float(np.abs(upper).max())) <= LARGEST
         if not (small and 1 / LARGEST <= radius <= LARGEST):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tacit import events
 from tacit.data.features import Features
+from tacit.guarantee import above
 from tacit.relations import Relation, Unit
 
 __all__ = ["Planned", "Public", "Recipe"]
@@ -72,6 +73,7 @@ class Planned:
         )  # fmt: skip
 
     def __str__(self) -> str:
-        lines = [f"ε = {self.epsilon:g}, δ = {self.delta:g}, {self.relation} of one {self.unit}"]
-        lines += [f"  {part:<12} ε = {cost:.4g}" for part, cost in self.parts]
+        promised = f"ε = {above(self.epsilon, 6)}, δ = {above(self.delta, 6)}"
+        lines = [f"{promised}, {self.relation} of one {self.unit}"]
+        lines += [f"  {part:<12} ε = {above(cost, 4)}" for part, cost in self.parts]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

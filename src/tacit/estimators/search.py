@@ -140,7 +140,7 @@ class PrivateSearch(PrivateEstimator):
     >>> search = PrivateSearch(model, {"bins": [2, 16]}, 1.0, trials=8, random_state=2)
     >>> print(search.plan(2))
     ε = 1, δ = 0, add_remove of one row
-      each trial   ε = 0.5189
+      each trial   ε = 0.519
       2 candidates, 8 trials expected: truncated negative binomial with η = 0, γ = 0.03634
       each is fitted to about 80% of the rows and scored by accuracy on the others
       with probability 0.2, a given candidate is never tried

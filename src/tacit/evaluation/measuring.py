@@ -85,7 +85,7 @@ def evaluate(
     is predicted where its score is above ½.
 
     A regressor needs ``target_bounds`` (l, h): targets and predictions are clipped to them. With w = h − l,
-    residuals r and u = 2(y − l)/w − 1, the sums of 1, |r|/w, (r/w)², (r/w)⁴, u and u² are released, each
+    residuals r and u = 2(y − l)/w − 1, the sums of 1, ``|r|/w``, (r/w)², (r/w)⁴, u and u² are released, each
     value at most 1 in size: one row moves the vector by 6 in ℓ1 (``replace_one``: also 6, n being the same
     and u moving by 2) and by √6 (√8) in ℓ2. Values are rounded to multiples of 2⁻²⁰, so sums are exact.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.errors import InvalidValue
-from tacit.guarantee import Guarantee
+from tacit.guarantee import Guarantee, above
 
 __all__ = ["Evaluation", "evaluations_of"]
 
@@ -58,7 +58,7 @@ class Evaluation:
         """The interval of a figure in words: "0.81 to 0.9", or that it is not determined."""
         low, high = self.intervals[name]
         if math.isinf(low) or math.isinf(high) or self.figures[name] is None:
-            rows = "by these rows" if self.guarantee is None else f"at ε = {self.guarantee.epsilon:g}"
+            rows = "by these rows" if self.guarantee is None else f"at ε = {above(self.guarantee.epsilon, 6)}"
             return f"not determined {rows}"
         return f"{low:.4g} to {high:.4g}"
 

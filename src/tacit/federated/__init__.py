@@ -8,6 +8,7 @@ messages, and :func:`simulate` a whole federation in one process.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit._extras import needed as _needed
 from tacit.federated.metrics import Metric
 from tacit.federated.plan import FederatedPlan
 from tacit.federated.trusting import CLIENT
@@ -61,5 +62,6 @@ _ON_FIRST_USE = {
 def __getattr__(name: str) -> Any:
     """Names that need more than a plan are imported on first use."""
     if name in _ON_FIRST_USE:
-        return getattr(import_module(f"tacit.federated.{_ON_FIRST_USE[name]}"), name)
+        with _needed("Silos" if name == "Silo" else "Federations"):
+            return getattr(import_module(f"tacit.federated.{_ON_FIRST_USE[name]}"), name)
     raise AttributeError(f"module 'tacit.federated' has no attribute {name!r}")

@@ -52,7 +52,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import hadamard
-from scipy.optimize import minimize_scalar
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
@@ -185,6 +184,8 @@ class DistributedNoise:
         def exponent(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
             return tilt * tilt * spread / 2 + noise * (math.cosh(tilt) - 1) - tilt * reach
+
+        from scipy.optimize import minimize_scalar
 
         best = minimize_scalar(exponent, bounds=(-60.0, 5.0), method="bounded", options={"xatol": 1e-6})
         return min(1.0, math.exp(min(0.0, math.log(2 * size) + float(best.fun))))

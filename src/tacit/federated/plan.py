@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from scipy.stats import binom
-
 from tacit import _validate, accounting, events
 from tacit.errors import CalibrationError, InvalidValue
 from tacit.federated.facts import PublicFacts, most_often
 from tacit.federated.metrics import Metric
 from tacit.federated.trusting import assumptions_of, told
-from tacit.guarantee import Guarantee, ceiling
+from tacit.guarantee import Guarantee, above
 from tacit.relations import Relation, norm_sensitivity
 from tacit.training.clipping import Quantile
 from tacit.training.plan import Plan
@@ -148,8 +146,9 @@ class FederatedPlan(PublicFacts):
             return events.Repeat(self._round(noise), self.participations)
         if self.trust == "aggregator" and self.sampling_rate < 1:
             sampled = events.Repeat(self._distributed(noise, 1.0).sampled(self.sampling_rate), self.rounds)
-            lost = (events.Approximate(0.0, self._unhidden),) if self._unhidden else ()
-            return events.Compose((*lost, sampled)) if lost else sampled
+            if not self._unhidden:
+                return sampled
+            return events.Compose((events.Approximate(0.0, self._unhidden), sampled))
         return Poisson(self.sampling_rate).event(self._round(noise), self.rounds)
 
     @property
@@ -159,7 +158,9 @@ class FederatedPlan(PublicFacts):
         Under Poisson sampling a sum of one report is not opened. So where exactly one other client was drawn,
         there is a sum if and only if the client was drawn, too, and amplification fails: δ pays for that.
         """
-        alone = float(binom.pmf(1, self.clients - 1, self.sampling_rate))
+        others, rate = self.clients - 1, self.sampling_rate
+        none_else = 0.0 if rate == 1 else math.exp((others - 1) * math.log1p(-rate))
+        alone = others * rate * (1.0 if others == 1 else none_else)
         return min(1.0, self.rounds * self.sampling_rate * alone * (1 + 1e-9))
 
     def _round(self, noise: float) -> events.Event:
@@ -265,7 +266,7 @@ class FederatedPlan(PublicFacts):
         against = () if not self.hidden_cohorts else (
             "this holds against everyone who does not learn the cohorts, as long as rounds that are given up "
             "because clients drop out tell nothing about them; against the server, which sees the cohorts, "
-            f"ε = {ceiling(self.guarantee_against_server().epsilon, 4)} at the same δ",
+            f"ε = {above(self.guarantee_against_server().epsilon, 4)} at the same δ",
         )  # fmt: skip
         return Guarantee(
             self.epsilon, self.delta, self.event, Relation.of(self.relation), self.unit,
@@ -327,7 +328,7 @@ class FederatedPlan(PublicFacts):
     def __str__(self) -> str:
         noise = {
             "silo": "noise by each silo's plan",
-            "nobody": f"report_epsilon {self.report_epsilon:.4g}" if self._pure else "",
+            "nobody": f"report_epsilon {above(self.report_epsilon, 4)}" if self._pure else "",
         }.get(self.trust, "")
         noise = noise or f"noise_multiplier {self.noise_multiplier:.4g}"
         most = f"{self.participations} round{'s' if self.participations > 1 else ''}"
@@ -335,7 +336,7 @@ class FederatedPlan(PublicFacts):
         return (
             f"{self.rounds} rounds of {self.cohort} of {self.clients} clients ({how}), "
             f"clip_norm {self.clip_norm:g}, {noise}: "
-            f"ε = {float(ceiling(self.epsilon, 4)):g} at δ = {float(ceiling(self.delta, 6)):g} ({self.trust})"
+            f"ε = {above(self.epsilon, 4)} at δ = {above(self.delta, 6)} ({self.trust})"
         )
 
 

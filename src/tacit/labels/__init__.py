@@ -22,6 +22,7 @@ Underneath are the randomizers, each with an ``event``, ``respond`` and ``log_li
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit._extras import needed as _needed
 from tacit.labels.alibi import NoisyOneHot
 from tacit.labels.bins import ResponseOnBins
 from tacit.labels.classifier import METHODS, LabelPrivateClassifier
@@ -65,4 +66,5 @@ def __getattr__(name: str) -> Any:
     """What needs PyTorch is imported when it is first used."""
     if name not in _WITH_TORCH:
         raise AttributeError(f"module 'tacit.labels' has no attribute {name!r}")
-    return getattr(import_module(f"tacit.labels.{_WITH_TORCH[name]}"), name)
+    with _needed("Networks that learn from responses"):
+        return getattr(import_module(f"tacit.labels.{_WITH_TORCH[name]}"), name)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from tacit._version import __version__
 from tacit.data.preprocessor import Preprocessor
 from tacit.errors import InvalidValue, ModelUnreadable
 from tacit.guarantee import Guarantee
@@ -57,7 +57,7 @@ def save(model: Any, path: PATH, *, overwrite: bool, evaluations: Sequence[Mappi
         )
     facts = {
         "format": FORMAT,
-        "made_by": f"tacit {_version()}",
+        "made_by": f"tacit {__version__}",
         "pipeline": isinstance(model, Pipeline),
         "steps": saved,
         "evaluations": [encoded(evaluation, arrays) for evaluation in evaluations],
@@ -162,13 +162,6 @@ def _unpack(kind: Kind, state: dict[str, Any], arrays: dict[str, Array]) -> Any:
 
 def _guarantee(step: Mapping[str, Any]) -> Guarantee | None:
     return None if step["guarantee"] is None else checked_guarantee(step["guarantee"])
-
-
-def _version() -> str:
-    try:
-        return metadata.version("tacit")
-    except metadata.PackageNotFoundError:
-        return "of an unknown version"
 
 
 register("preprocessor", Preprocessor, public=True)

@@ -15,10 +15,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Protocol
 
-from tacit.errors import InvalidValue, TacitError
+from tacit._extras import needed
+from tacit.errors import InvalidValue
 
 __all__ = [
     "ARCHIVE",
@@ -28,9 +28,11 @@ __all__ = [
     "Writer",
     "kind_of",
     "kind_tagged",
+    "maker_of",
     "reader_of",
     "register",
     "register_reader",
+    "register_tagged",
     "register_writer",
     "require",
     "saved_classes",
@@ -43,13 +45,16 @@ ARCHIVE, SAFETENSORS = "archive", "safetensors"
 HOMES = {
     ARCHIVE: (
         "tacit.models.archive", "tacit.estimators.registry", "tacit.labels.saving", "tacit.pate.registry",
-        "tacit.local.learning",
+        "tacit.local.learning", "tacit.local.records",
     ),
     SAFETENSORS: ("tacit.training.networks.network",),
 }
 """The modules that register how files of a format are read, and what they may hold."""
-NEEDS = {SAFETENSORS: (("torch", "PyTorch"), ("safetensors", "safetensors"))}
-"""The packages, with their names in words, that a format cannot be read or written without."""
+ON_DEMAND = {"prompt-pate": "tacit.language.prompt_pate"}
+"""The modules that register a kind of estimator whose imports are heavy: only a file that holds one needs
+them."""
+TAGGED = {"tuned": "tacit.language.saving"}
+"""The modules that know what weights are whose file has an entry of this name in its metadata."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Reader:
 _kinds: dict[str, Kind] = {}
 _writers: dict[type[Any], Writer] = {}
 _readers: dict[str, Reader] = {}
+_tagged: dict[str, Callable[..., Any]] = {}
 
 
 def register(tag: str, cls: type[Any], attributes: Sequence[str] = (), *, public: bool = False) -> None:
@@ -111,8 +117,27 @@ def register_reader(
     _readers[format] = Reader(load, describe)
 
 
+def register_tagged(tag: str, make: Callable[..., Any]) -> None:
+    """Let weights whose file has this entry in its metadata, one of :data:`TAGGED`, be made by ``make``."""
+    if tag not in TAGGED:
+        raise InvalidValue("tag", tag, f"one of {', '.join(TAGGED)}")
+    _tagged[tag] = make
+
+
+def maker_of(facts: Mapping[str, str]) -> Callable[..., Any] | None:
+    """What makes something of the weights of a file with such metadata; None where nothing more is known."""
+    for tag, module in TAGGED.items():
+        if tag in facts:
+            import_module(module)
+            return _tagged[tag]
+    return None
+
+
 def kind_tagged(tag: str) -> Kind | None:
     """The kind of estimator that goes by a tag in files, None if there is none."""
+    if tag in ON_DEMAND and tag not in _kinds:
+        with needed("Language models", extra="llm"):
+            import_module(ON_DEMAND[tag])
     return _kinds.get(tag)
 
 
@@ -139,10 +164,6 @@ def reader_of(format: str) -> Reader:
 
 def require(format: str) -> None:
     """Import the modules that register a format and its models; say how to install what they need."""
-    for name, package in NEEDS.get(format, ()):
-        if find_spec(name) is None:
-            raise TacitError(
-                f"Networks need {package}, which is not installed.", "Install it: pip install 'tacit[torch]'"
-            )
-    for module in HOMES[format]:
-        import_module(module)
+    with needed("Private networks"):
+        for module in HOMES[format]:
+            import_module(module)

@@ -3,15 +3,15 @@
 A student that learns from the released labels is as private as the labels. Aggregators are frozen mechanisms
 from votes of shape (queries, classes) to labels:
 
-=========================  ==============================================  ==============================
-aggregator                 answers                                         event of one answer
-=========================  ==============================================  ==============================
-:class:`GNMax`             every query, Gaussian noise                     Gaussian(σ/√2)
-:class:`LNMax`             every query, Laplace noise                      Laplace(1/γ), twice
-:class:`GumbelMax`         every query, Gumbel noise                       BoundedRange(ε)
-:class:`ConfidentGNMax`    where the teachers agree                       Gaussian(σ₂/√2); Gaussian(σ₁) a test
-:class:`InteractiveGNMax`  where the teachers contradict a student         the same
-=========================  ==============================================  ==============================
+=========================  ==========================================  ====================================
+aggregator                 answers                                     event of one answer
+=========================  ==========================================  ====================================
+:class:`GNMax`             every query, Gaussian noise                 Gaussian(σ/√2)
+:class:`LNMax`             every query, Laplace noise                  Laplace(1/γ), twice
+:class:`GumbelMax`         every query, Gumbel noise                   BoundedRange(ε)
+:class:`ConfidentGNMax`    where the teachers agree                    Gaussian(σ₂/√2); Gaussian(σ₁) a test
+:class:`InteractiveGNMax`  where the teachers contradict a student     the same
+=========================  ==========================================  ====================================
 
 :class:`MultiLabel`, :class:`MeanVote` and :class:`MedianVote` take the teachers' predictions one by one, of
 shape (teachers, queries, …), for several labels at once and for numbers.

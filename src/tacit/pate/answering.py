@@ -38,7 +38,7 @@ from tacit.pate.student import check_student, from_parts, taught, to_parts
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["AnswerRate", "Answering", "PrivateRows", "Read"]
+__all__ = ["AnswerRate", "Answering", "PrivateRows", "Queries", "Read"]
 
 PUBLIC = "the queries are public: they were chosen without the private rows"
 CHOSEN = "the parameters were chosen without the data"
@@ -82,7 +82,9 @@ class AnswerRate:
 
 
 @dataclass(frozen=True)
-class _Queries:
+class Queries:
+    """Public queries, one for each row of the matrix."""
+
     matrix: NDArray[Any]
     named: Mapping[str, Any]
     """``n_features_in_`` and, where the queries have names, ``feature_names_in_``."""
@@ -136,7 +138,7 @@ class Answering(ClassifierMixin, Telling):  # type: ignore[misc]
             raise InvalidValue("queries", "named otherwise", "with the columns of X, in the same order")
         if given.width_of(X, width) != width:
             raise InvalidValue("queries", f"{width} columns", "as many as X has")
-        rows = self._rows(X, y, units, groups, width)
+        rows = self._rows(X, y, units, groups, asked)
         return self._fit(asked, units is not None, lambda: rows, given.assumed(X, width), None)
 
     def fit_rows(
@@ -157,13 +159,13 @@ class Answering(ClassifierMixin, Telling):  # type: ignore[misc]
 
         def rows() -> PrivateRows:
             X, y, units = read()
-            return self._rows(X, y, units, None, asked.matrix.shape[1])
+            return self._rows(X, y, units, None, asked)
 
         return self._fit(asked, self._by_unit(), rows, assumptions, tell)
 
     def _fit(
         self,
-        asked: _Queries,
+        asked: Queries,
         by_unit: bool,
         read: Callable[[], PrivateRows],
         assumptions: Sequence[str],
@@ -195,7 +197,7 @@ class Answering(ClassifierMixin, Telling):  # type: ignore[misc]
         return self.teach(self.student)
 
     def _keep(
-        self, plan: AnswerPlan, payment: Payment, asked: _Queries, order: Any, told: Any, found: Any,
+        self, plan: AnswerPlan, payment: Payment, asked: Queries, order: Any, told: Any, found: Any,
         kind: str, assumptions: Sequence[str],
     ) -> None:  # fmt: skip
         """Set what is released: queries are put in order until there are enough answers, and no further."""
@@ -302,17 +304,18 @@ class Answering(ClassifierMixin, Telling):  # type: ignore[misc]
         """Refuse, before the charge, a student that cannot be fitted."""
         check_student(self.student, self.semi_supervised)
 
-    def _public(self, queries: Any) -> _Queries:
+    def _public(self, queries: Any) -> Queries:
         """The public queries as numbers, which must all be finite."""
         matrix = given.declared_matrix(queries, None)
         if not len(matrix) or not np.isfinite(matrix).all():
             raise InvalidValue("queries", "empty or not all finite", "finite numbers, one row or more")
         aside = BaseEstimator()
         validate_data(aside, queries if hasattr(queries, "columns") else matrix, skip_check_array=True)
-        return _Queries(matrix, vars(aside))
+        return Queries(matrix, vars(aside))
 
-    def _rows(self, X: Any, y: Any, units: Any, groups: Any, width: int) -> PrivateRows:
+    def _rows(self, X: Any, y: Any, units: Any, groups: Any, asked: Queries) -> PrivateRows:
         """The private rows in one form, by types and shapes alone."""
+        width = asked.matrix.shape[1]
         matrix = given.declared_matrix(X, width)
         if matrix.shape[1] != width:
             raise InvalidValue("X", f"{matrix.shape[1]} columns", f"{width}, as the queries have")

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import _validate
-from tacit.errors import InvalidValue, TacitError
+from tacit._extras import needed
+from tacit.errors import InvalidValue
 
 __all__ = ["Network"]
 
@@ -101,8 +102,6 @@ class Network(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _torch() -> Any:
-    try:
+    with needed("Networks as teachers"):
         import torch
-    except ImportError as error:
-        raise TacitError("Networks need PyTorch.", "Install it: pip install 'tacit[torch]'") from error
     return torch

@@ -20,6 +20,7 @@ from typing import Any
 
 from tacit import _validate, accounting, events
 from tacit.errors import CalibrationError, InvalidValue
+from tacit.guarantee import above
 from tacit.pate.aggregator import Aggregator
 from tacit.pate.confident import ConfidentGNMax, InteractiveGNMax
 from tacit.pate.noisy_max import GNMax, GumbelMax
@@ -84,12 +85,13 @@ class AnswerPlan:
 
     def __str__(self) -> str:
         lines = [
-            f"ε = {self.epsilon:.6g}, δ = {self.delta:g}, {self.relation}",
+            f"ε = {above(self.epsilon, 6)}, δ = {above(self.delta, 6)}, {self.relation}",
             f"  {self.teachers} {self.voters}, {self.asked} queries, at most {self.answered} answers",
             f"  {shown(self.aggregator)}",
         ]
         lines += [
-            f"  {each.name}: ε = {each.epsilon:.6g}, {each.teachers} teachers with {each.votes} votes each"
+            f"  {each.name}: ε = {above(each.epsilon, 6)}, {each.teachers} teachers with "
+            f"{each.votes} votes each"
             for each in self.groups
         ]
         return "\n".join(lines)

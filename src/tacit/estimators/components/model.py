@@ -98,6 +98,11 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     come from the same noisy matrix, less what the noise is expected to add to an eigenvalue; one that is
     not larger than noise makes is 0.
 
+    This is also the private linear auto-encoder: :meth:`transform` encodes and :meth:`inverse_transform`
+    decodes. Without noise, no linear encoder and decoder with as many units return the rows with a smaller
+    squared error (Baldi and Hornik 1989). An auto-encoder of several layers is
+    :class:`tacit.training.AutoEncoder`.
+
     What :meth:`transform` returns carries its public bounds to the next step, so that an estimator after it
     needs none; :func:`tacit.estimators.share_budget` splits one ε between the steps of a pipeline.
 

@@ -25,8 +25,8 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
     Relation: ``add_remove`` or ``replace_one`` of one row, or of one unit of at most ``rows_per_unit`` rows.
     Sensitivity, event and paper are those of the place where noise enters, by default ``"adaptive"``: centre
     and scale of the rows are bought with a part of ε, and rows clipped to them give noisy gradients (δ > 0)
-    or moments; a row, scaled to ‖x‖ ≤ 1 and |y| ≤ 1, moves the sums of the centre by at most 1.353 in ℓ2, the
-    histograms of the scale by √2 and each step by √1.09. The event is three ``Gaussian`` for δ > 0, and
+    or moments; a row, scaled to ‖x‖ ≤ 1 and ``|y|`` ≤ 1, moves the sums of the centre by at most 1.353 in ℓ2,
+    the histograms of the scale by √2 and each step by √1.09. The event is three ``Gaussian`` for δ > 0, and
     ``Pure``, ``Laplace`` and ``Pure`` for δ = 0, composed (Tang et al. 2023; Amin et al. 2023). The fit is
     that of Huber's loss where noise is large, and tends to least squares with more rows or a larger ε.
     :mod:`tacit.estimators.noise` has the other places; ``"statistics"`` releases (Σxxᵀ, Σxy) once.

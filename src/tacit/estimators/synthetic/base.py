@@ -18,6 +18,7 @@ from tacit.estimators.blocks import PrivateRows, TableRows
 from tacit.estimators.private import Planned, PrivateEstimator, _Taken
 from tacit.estimators.synthetic.domain import Codes, Domain
 from tacit.models.description import Description, Pairs
+from tacit.randomness import Source
 from tacit.schema import Schema
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Synthesizer(PrivateEstimator):
 
         check_is_fitted(self, "guarantee_")
         number = max(1, round(self.population_)) if rows is None else _validate.count("rows", rows, 0)
-        random = np.random.default_rng(random_state)
+        random = np.random.default_rng(Source().bits(128) if random_state is None else random_state)
         domain = Domain.from_dict(self.domain_)
         codes = self._generated(number, random)
         return made_frame(

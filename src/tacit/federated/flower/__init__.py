@@ -8,9 +8,12 @@ SuperLink and SuperNodes. Flower carries the messages; clipping, noise, accounti
 are of :mod:`tacit.federated`.
 """
 
-from tacit.federated.flower.mod import Clipped, clipped
-from tacit.federated.flower.process import ProcessGrid, run_in_process
-from tacit.federated.flower.silos import promised
-from tacit.federated.flower.strategy import PrivateStrategy, private
+from tacit._extras import needed as _needed
+
+with _needed("Federations over Flower"):
+    from tacit.federated.flower.mod import Clipped, clipped
+    from tacit.federated.flower.process import ProcessGrid, run_in_process
+    from tacit.federated.flower.silos import promised
+    from tacit.federated.flower.strategy import PrivateStrategy, private
 
 __all__ = ["Clipped", "PrivateStrategy", "ProcessGrid", "clipped", "private", "promised", "run_in_process"]

@@ -45,20 +45,23 @@ Bell et al. 2020, "Secure single-server aggregation with (poly)logarithmic overh
 
 from __future__ import annotations
 
-from tacit.federated.secure.client import SecureClient
-from tacit.federated.secure.graph import Risks, degree_for, risks
-from tacit.federated.secure.keys import Occasion
-from tacit.federated.secure.messages import (
-    InboxMessage,
-    KeysMessage,
-    MaskedMessage,
-    Message,
-    RosterMessage,
-    SharesMessage,
-    SurvivorsMessage,
-    UnmaskMessage,
-)
-from tacit.federated.secure.server import STAGES, Aggregated, SecureServer, aggregate
+from tacit._extras import needed as _needed
+
+with _needed("Rounds of secure aggregation"):
+    from tacit.federated.secure.client import SecureClient
+    from tacit.federated.secure.graph import Risks, degree_for, risks
+    from tacit.federated.secure.keys import Occasion
+    from tacit.federated.secure.messages import (
+        InboxMessage,
+        KeysMessage,
+        MaskedMessage,
+        Message,
+        RosterMessage,
+        SharesMessage,
+        SurvivorsMessage,
+        UnmaskMessage,
+    )
+    from tacit.federated.secure.server import STAGES, Aggregated, SecureServer, aggregate
 
 __all__ = [
     "STAGES",

@@ -37,7 +37,7 @@ def main(grid: Grid, context: Context) -> None:
     with Ledger.open(FOLDER / "study.db", budget=Budget(1e9, 1e-2), unit=CLIENT) as ledger:
         wrapped = FedAvgM(min_available_nodes=PLAN.clients)
         strategy = private(wrapped, PLAN, ledger, checkpoint=FOLDER / "run.federation")
-        result = strategy.start(grid, ArrayRecord([np.zeros(50)]), timeout=60)
+        result = strategy.start(grid, ArrayRecord([np.zeros(50)]), timeout=300)
         (found,) = result.arrays.to_numpy_ndarrays()
         np.save(FOLDER / "unfinished.npy", found)
         (FOLDER / "guarantee.txt").write_text(strategy.guarantee.statement())
