@@ -543,7 +543,12 @@ def test_a_model_of_its_own_counts_nothing() -> None:
     assert fitted(network()).guarantee.event == plan().event
 
 
-@mend(5, "a second run", twin=replacing(past, "of", lambda *held: ()))
+def _nothing_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(past, "of", lambda *held: ())
+    patch.setattr(past.Trace, "arrived", lambda self: ())
+
+
+@mend(5, "a second run", twin=_nothing_before)
 def second_run(scene: Scene) -> None:
     """It stated the ε of the second run alone."""
     second = fitted(fitted(network()).model).guarantee
@@ -647,8 +652,9 @@ def test_other_people_are_declared(tmp_path: Path, ledger: tacit.Ledger) -> None
     assert "saw none of these people" in str(second.guarantee)
     assert len(ledger.entries()) == 1
     tacit.save(second, tmp_path / "model")
+    both = second.guarantee.event
     third = fitted(model, ledger)
-    assert third.guarantee.event == events.Compose((second.guarantee.event, plan().event))
+    assert third.guarantee.event == events.Compose((both, plan().event))
     with pytest.raises(InvalidValue, match="earlier"):
         trainer(plan(), earlier="forgotten")
 

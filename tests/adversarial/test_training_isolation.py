@@ -1383,7 +1383,7 @@ mend(1, "defaults of a function", twin=replacing(states, "_fixed", lambda functi
 )
 
 
-@mend(1, "a generator that goes on", twin=replacing(states, "_position", lambda each: None))
+@mend(1, "a generator that goes on", twin=replacing(states, "position", lambda each: None))
 def going_on(scene: Scene) -> None:
     begin()
 

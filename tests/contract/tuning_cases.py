@@ -217,7 +217,7 @@ BAD = tuple(
         "one class": partial(SoftPrompt, BASE, tokens=2, classes=1),
         "no rank": partial(LoRA, BASE, rank=0, classes=2),
         "no tokens of a prefix": partial(Prefix, BASE, tokens=0, classes=2),
-        "no layers": partial(LastLayers, BASE, layers=0, classes=2),
+        "more layers than blocks": partial(LastLayers, BASE, layers=99, classes=2),
         "no classes declared": partial(Texts, [SECRET], [SECRET], tokenizer=Letters()),
         "labels of another number": partial(
             Texts, [SECRET], [SECRET, SECRET], tokenizer=Letters(), classes=["no", "yes"]

@@ -254,7 +254,8 @@ def test_a_checkpoint_from_before_correlated_noise_is_gone_on_with(tmp_path: Pat
     path = tmp_path / "run"
     facts = {
         **{each.name: getattr(plan(**FACTS), each.name) for each in dataclasses.fields(Plan)},
-        "epochs": None, "epsilon": 0.0, "started": {"noise": "independent", "bands": None, "lr": 0.1},
+        "epochs": None, "epsilon": 0.0,
+        "started": {"noise": "independent", "bands": None, "fading": "none", "lr": 0.1},
     }  # fmt: skip
     broken = trainer(RunPlan(**facts), checkpoint=path, checkpoint_every=4, callbacks=[cut_at(6)])
     with pytest.raises(PowerCut):

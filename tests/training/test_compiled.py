@@ -19,6 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 PLAN = Plan(population=40, batch_size=10, steps=4, clip_norm=1.0, noise_multiplier=1.0, delta=1e-5)
 
 
+@pytest.fixture(autouse=True)
+def compiled_anew() -> None:
+    """The compiler gives up on code that it has compiled very often, in other tests too."""
+    torch.compiler.reset()
+
+
 class Backend:
     """Runs a graph as it is, and counts how often."""
 

@@ -73,6 +73,12 @@ def _between(model: Any, x: Tensor) -> Tensor:
     return first + x @ weight  # type: ignore[no-any-return]
 
 
+def _normed_once(model: Any, x: Tensor) -> Tensor:
+    """One weight of width 1 for two calls: each example's gradient of its direction is 0."""
+    weight, rows = torch._weight_norm(model.p, model.q, 0), x[:, :, None]
+    return (F.linear(rows, weight).tanh() + F.linear(rows.sin(), weight)).flatten(1)
+
+
 def _rows(x: Tensor) -> Tensor:
     return (x.abs().sum(1) * 10).long() % 7
 
@@ -87,6 +93,14 @@ USES: dict[str, tuple[Any, dict[str, Any]]] = {
     "weight norm by name": (
         lambda m, x: x @ torch._weight_norm(m.p, m.q, dim=1), {"p": (3, 3), "q": (1, 3)},
     ),
+    "weight norm from the end": (
+        lambda m, x: x @ torch._weight_norm(m.p, m.q, -2), {"p": (3, 3), "q": (3, 1)},
+    ),
+    "weight norm of a layer from the end": (
+        lambda m, x: m.l(x[:, None]).flatten(1),
+        {"l": nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 2, 2), dim=-3)},
+    ),
+    "weight norm in two calls": (_normed_once, {"p": (8, 1), "q": (8, 1)}),
     "weight norm of a vector": (lambda m, x: x * torch._weight_norm(m.p, m.q, 0), {"p": (3,), "q": (3,)}),
     "one place in a table": (lambda m, x: F.embedding(_rows(x), m.p, 2), {"p": (7, 3)}),
 }  # fmt: skip
@@ -122,12 +136,16 @@ def test_weight_norm_of_a_row_of_zeros() -> None:
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("case", ["product", "other parameter"])
+@pytest.mark.parametrize("case", ["product", "other parameter", "frozen view", "frozen function"])
 def test_a_switch_between_passes(case: str, noisy: bool) -> None:
     """What was found out about a model is found out again when it does something else."""
 
     def function(model: Any, x: Tensor) -> Tensor:
         made = model.l(x)
+        if case.startswith("frozen"):
+            with torch.set_grad_enabled(not model.flag):
+                weight = model.p.t() if case == "frozen view" else 2 * model.p
+            return made + x @ weight  # type: ignore[no-any-return]
         if model.flag:
             made = made + x @ (model.l.weight.t() if case == "product" else model.p)
         return made  # type: ignore[no-any-return]
@@ -391,6 +409,7 @@ def access(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a place outside of all objects, which is put back after the test whatever happens."""
     name: str = request.param
     kept = ambient.Ambient()
+    decimal.getcontext().clear_flags()
     _REACHED[name] = AMBIENT[name]
     yield name
     kept.restore()

@@ -229,6 +229,7 @@ PAGE = (
 {{ style | safe }}</style>
 </head>
 <body>
+<main>
 <h1>{{ title }}</h1>
 <p class="lead">{{ lead }}</p>
 {%- if summary %}
@@ -239,6 +240,7 @@ PAGE = (
 {%- endif %}
 {%- for section in sections %}{{ section_of(section) }}
 {%- endfor %}
+</main>
 </body>
 </html>
 """
