@@ -259,3 +259,12 @@ def test_the_bounds_of_a_preprocessor() -> None:
     X = maker.fit_transform(pd.DataFrame({"age": [1, 99], "ill": ["n", "y"]}))
     made = AdaptiveLaplaceRecords(4.0, classes=["n", "y"]).fit(X, ["n", "y"])
     assert made.n_features_in_ == 1
+
+
+def test_bought_relevance_without_a_floor_is_refused_before_the_charge(tmp_path: Path) -> None:
+    """Noise may take a feature's relevance to 0, and nothing could be released for what was paid."""
+    declared: dict[str, Any] = {**DECLARED, "relevance": lambda row: row, "floor": 0.0}
+    with tacit.Ledger.open(tmp_path / "c.db", budget=tacit.Budget(5.0), relation="replace_one") as ledger:
+        with pytest.raises(InvalidValue, match="floor"):
+            AdaptiveLaplaceRecords(**declared, ledger=ledger).fit(np.zeros((5, 3)), ["no"] * 5)
+        assert not ledger.entries()

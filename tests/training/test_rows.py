@@ -260,3 +260,62 @@ def test_a_layer_called_by_the_chunk_is_exact() -> None:
         alone = [clipped_gradient_sum(model, summed, x[[i]], targets[[i]], 0.1) for i in range(examples)]
         assert torch.allclose(norms, torch.cat([each for _, each in alone]), rtol=1e-4)
         assert distance(total, {k: sum(each[k] for each, _ in alone) for k in total}) < 1e-4  # type: ignore[misc]
+
+
+aten = torch.ops.aten
+
+
+def _channels(x: Tensor) -> Tensor:
+    """Each number of each example as a channel of one image."""
+    return x.reshape(1, -1, 1)
+
+
+def _by_running(x: Tensor) -> Tensor:
+    """Channels of one example divided by the deviations of others."""
+    spread = (10 * x[:, 1]).square().repeat(3) + 0.01
+    centre = torch.zeros(spread.shape, dtype=x.dtype)
+    given = _channels(x), _channels(x), None, centre, spread, None, None
+    return aten.native_batch_norm_backward(*given, False, 1e-5, [True, False, False])[0].view_as(x)
+
+
+def _by_saved(x: Tensor) -> Tensor:
+    spread = (10 * x[:, 1]).square().repeat(3) + 0.01
+    centre = torch.zeros(spread.shape, dtype=x.dtype)
+    given = _channels(x), _channels(x), None, None, None, centre, spread
+    return aten.native_batch_norm_backward(*given, True, 1e-5, [True, False, False])[0].view_as(x)
+
+
+def _by_norms(x: Tensor) -> Tensor:
+    """Three means for each example, where one for each is read."""
+    given = x, x.sin(), [3], 2 * x, x + 1, None, None
+    return aten.native_layer_norm_backward(*given, [True, False, False])[0]
+
+
+def _by_scores(x: Tensor) -> Tensor:
+    """One logarithm for each example, where three for each are read."""
+    values, few = x[:, None, :, None], x[:, 0].repeat(4)[: len(x)].view(-1, 1, 1)
+    found, _ = aten._scaled_dot_product_flash_attention_for_cpu(values, values, values)
+    given = found, values, values, values, found, few, 0.0, False
+    return aten._scaled_dot_product_flash_attention_for_cpu_backward(*given)[0].view_as(x)
+
+
+class Backwards(nn.Module):
+    """Calls what PyTorch computes on the way back with numbers that never came out on the way there."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function, self.out = function, nn.Linear(3, 2).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.out(x + self.function(x))
+        return made + 1e-12 * torch.randn_like(made)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("function", [_by_running, _by_saved, _by_norms, _by_scores])
+def test_statistics_of_other_examples_on_the_way_back(function: Any) -> None:
+    torch.manual_seed(0)
+    model, inputs, ones = Backwards(function), torch.randn(6, 3, dtype=torch.float64), torch.ones(6)
+    whole, _ = clipped_gradient_sum(model, summed, inputs, ones, 1e9)
+    alone = [clipped_gradient_sum(model, summed, inputs[row : row + 1], ones[:1], 1e9)[0] for row in range(6)]
+    apart = {name: torch.stack([each[name] for each in alone]).sum(0) for name in whole}
+    assert distance(whole, apart) < 1e-6

@@ -58,6 +58,8 @@ Explain = Callable[[Float64], Any]
 PARTS = 2**20
 """The relevance of a row is counted in whole millionths or so, which add up exactly."""
 LARGEST_FLOOR = 1.0
+LEAST_WEIGHT = 2.0**-20
+"""β of every feature is above this, since the noise on the feature grows with 1/β."""
 
 
 def weights_of(relevance: Any, width: int, floor: float) -> Float64:
@@ -83,7 +85,7 @@ def weights_of(relevance: Any, width: int, floor: float) -> Float64:
         return np.ones(width)
     shares = found / largest
     beta = floor + (1 - floor) * width * shares / shares.sum()
-    if not (beta > 2.0**-20).all():
+    if not (beta > LEAST_WEIGHT).all():
         raise InvalidValue(
             "floor", floor, "above 0 where a feature has no relevance", "Or leave that feature out."
         )

@@ -17,7 +17,7 @@ from tacit.data.features import Features, declared_width
 from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.ledger import Payment
-from tacit.local.adaptive import AdaptiveLaplace, noisy_relevance
+from tacit.local.adaptive import LEAST_WEIGHT, AdaptiveLaplace, noisy_relevance
 from tacit.mechanisms import Laplace
 from tacit.models.description import Description, Weight, numbered
 from tacit.models.registry import register
@@ -165,6 +165,11 @@ class AdaptiveLaplaceRecords(Telling):
         bought = None
         if callable(self.relevance):
             share = _validate.open_probability("relevance_share", self.relevance_share)
+            if not _validate.finite("floor", self.floor) > LEAST_WEIGHT:
+                raise InvalidValue(
+                    "floor", self.floor, "above 0 where relevance is bought",
+                    "With noise, the relevance of any feature may turn out to be 0.",
+                )  # fmt: skip
             bought = Laplace(2.0, epsilon=epsilon * share * (1 - 1e-12))
             epsilon = epsilon * (1 - share) * (1 - 1e-12)
         return bought, AdaptiveLaplace(

@@ -125,7 +125,10 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     elsewhere.folder.mkdir()
     (tmp_path / "theirs").mkdir()
     elsewhere._place(features).symlink_to(tmp_path / "theirs")
-    for each in (shared, elsewhere):
+    planted = FeatureCache(tmp_path / "planted")
+    planted.check(features)
+    planted._place(features).chmod(0o770)
+    for each in (shared, elsewhere, planted):
         with pytest.raises(TacitError, match="cache="):
             each.check(features)
         assert np.array_equal(each.rows(features, images(3)), features.rows(images(3)))

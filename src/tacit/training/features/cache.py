@@ -12,7 +12,7 @@ Rows are written in files of a few thousand, each whole or not at all. Their nam
 rows would tell whoever sees a list of files whether an example that can be guessed is among them. A file
 begins with the digest of the rest. One that does not match, or holds what no features make, is removed, and
 its rows are computed again. Whoever could write into the folder could choose rows, so a folder of another
-user, or a link to elsewhere, is refused.
+user, one that others may write to, or a link to elsewhere, is refused.
 
 A row that cannot be kept, because the disk is full, is computed again the next time: what was paid for is not
 lost with it.
@@ -74,6 +74,8 @@ class FeatureCache:
             above, own = self.folder.stat(), place.lstat()
             if not stat.S_ISDIR(own.st_mode) or _of_others(above) or not _mine(own):
                 return False
+            if own.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return False  # Others may have put rows there already.
             if stat.S_IMODE(own.st_mode) & 0o077:
                 place.chmod(0o700)
             return os.access(place, os.W_OK | os.X_OK)

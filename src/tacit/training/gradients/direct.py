@@ -31,7 +31,7 @@ from tacit.training.gradients.tape import Pieces, Tape
 from tacit.training.gradients.turning import rearranged, turned
 from tacit.training.isolation.confinement import no_function_modes
 from tacit.training.isolation.recording import active, detached, version_of
-from tacit.training.isolation.unproved import Unproved
+from tacit.training.isolation.unproved import Changed, Unproved
 
 # Questions about a tensor that are no use of its values.
 QUESTIONS = {"shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout", "size", "dim"}
@@ -207,6 +207,8 @@ class _Direct(TorchFunctionMode):
 
     def _function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A function of parameters and public values, of which all is to stay public to the end."""
+        if not torch.is_grad_enabled():
+            raise Changed  # When the model was watched, gradients went through this function.
         inner, named = tree.mapped(
             lambda leaf: self._value(leaf) if isinstance(leaf, Tensor) else leaf, (args, kwargs)
         )

@@ -17,7 +17,9 @@ from tacit.training.gradients.pieces import Matrix, Mended, Piece, Plain, Weight
 
 def normed(weight: Tensor, length: Tensor, dim: int = 0) -> Tensor:
     """``torch._weight_norm``, in operations whose gradients can be computed for all examples at once."""
-    rest = [each for each in range(weight.dim()) if each != dim]
+    # For PyTorch −1 stands for no dimension at all; other negative numbers count from the end.
+    kept = dim + weight.dim() if dim < -1 else dim
+    rest = [each for each in range(weight.dim()) if each != kept]
     sizes = torch.linalg.vector_norm(weight, dim=rest, keepdim=True) if rest else weight.abs()
     made: Tensor = weight * (length / sizes)
     return made

@@ -217,8 +217,8 @@ class Matrix(Mended):
         return self._mended(*gram_squares(half_gram(self.inputs), self.gram.of(self.grads), widths))
 
     def _instantiate(self, rows: Tensor | None) -> Tensor:
-        if rows is None and self.held is not None:
-            return self.held
+        if self.held is not None:
+            return self.held if rows is None else self.held[rows]
         inputs, grads = (self.inputs, self.grads) if rows is None else (self.inputs[rows], self.grads[rows])
         return torch.bmm(grads.transpose(1, 2), inputs).view(-1, *self.shape)
 

@@ -176,13 +176,23 @@ def layer_norm(call: Call) -> list[Found]:
     return call.same(found)
 
 
-def norm_backward(*sources: str) -> Rule:
+def norm_backward(*statistics: str) -> Rule:
+    """The way back of a norm; its kernels take statistics of any shape for those of the way there."""
+
     def rule(call: Call) -> list[Found]:
         call.public("weight")
-        found = combined(f for _, f in call.each(*sources) if isinstance(f, Rows))
-        if found.dimension >= len(call["input"].size) - len(call.values.get("normalized_shape") or ()):
-            raise Unproved
-        if "group" in call.values and found.dimension:
+        found = combined(f for _, f in call.each("grad_out", "input", *statistics) if isinstance(f, Rows))
+        size = call["input"].size
+        if "group" in call.values:
+            if found.dimension:
+                raise Unproved
+            own = (call["N"], call["group"])
+        else:
+            lead = len(size) - len(call["normalized_shape"])
+            if found.dimension >= lead:
+                raise Unproved
+            own = (*size[:lead], *[1] * (len(size) - lead))
+        if call["grad_out"].size != size or any(ref.size != own for ref, _ in call.each(*statistics)):
             raise Unproved
         return [found, *[MIXED] * (len(call.outs) - 1)]
 
@@ -204,6 +214,8 @@ def batch_norm(call: Call) -> list[Found]:
         raise Unproved
     if any(isinstance(f, Rows) and f.data for _, f in call.each("weight", "bias")):
         raise Unproved
+    if not training:
+        _check_channels(call, found, _RUNNING)
     if found.dimension == 1:
         # Every channel is normalised by itself: InstanceNorm has its examples among the channels.
         return [found, *[found._replace(dimension=0)] * (len(call.outs) - 1)]
@@ -213,14 +225,26 @@ def batch_norm(call: Call) -> list[Found]:
 
 def batch_norm_backward(call: Call) -> list[Found]:
     found = combined(f for _, f in call.each("grad_out", "input") if isinstance(f, Rows))
-    statistics = call.each("save_mean", "save_invstd") if call["train"] else ()
     if any(isinstance(f, Rows) and f.data for _, f in call.each("weight")):
         raise Unproved
-    if found.dimension == 1 and all(f == PUBLIC or isinstance(f, Rows) for _, f in statistics):
+    _check_channels(call, found, ("save_mean", "save_invstd") if call["train"] else _RUNNING)
+    if found.dimension == 1:
         return [found, *[MIXED] * (len(call.outs) - 1)]
     if found.dimension or call["train"]:
         raise Unproved
     return [found, *[MIXED] * (len(call.outs) - 1)]
+
+
+_RUNNING = ("running_mean", "running_var")
+
+
+def _check_channels(call: Call, found: Rows, statistics: tuple[str, ...]) -> None:
+    """Statistics must be one for each channel: public, or of the example that the channel belongs to."""
+    for ref, kind in call.each(*statistics):
+        if ref.size != call["input"].size[1:2]:
+            raise Unproved
+        if isinstance(kind, Rows):
+            combined([found, kind._replace(dimension=kind.dimension + 1)])
 
 
 def embedding(call: Call) -> list[Found]:
@@ -346,6 +370,9 @@ def attention(*sources: str) -> Rule:
         if found.dimension > 1 or any(len(ref.size) < 3 for ref, _ in tensors):
             raise Unproved
         if any(ref.size[found.dimension] != query[found.dimension] for ref, _ in tensors):
+            raise Unproved
+        # On the way back kernels take what they are given for what came out on the way there.
+        if any(ref.size[:3] != query[:3] for ref, _ in call.each("grad_out", "out", "logsumexp")):
             raise Unproved
         mask = call.values.get("attn_mask")
         if isinstance(mask, Ref):

@@ -96,10 +96,10 @@ _GROUPS: tuple[tuple[Rule, str], ...] = (
     (rules.patches, "im2col col2im"),
     (rules.layer_norm, "native_layer_norm _fused_rms_norm"),
     (
-        rules.norm_backward("grad_out", "input", "mean", "rstd"),
+        rules.norm_backward("mean", "rstd"),
         "native_layer_norm_backward native_group_norm_backward",
     ),
-    (rules.norm_backward("grad_out", "input", "rstd"), "_fused_rms_norm_backward"),
+    (rules.norm_backward("rstd"), "_fused_rms_norm_backward"),
     (rules.group_norm, "native_group_norm"),
     (
         rules.batch_norm,
