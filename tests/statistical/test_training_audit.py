@@ -226,6 +226,7 @@ def free_count(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("relation", NEIGHBOURS)
 def test_the_count_and_the_step_cost_what_they_should(relation: str) -> None:
     for result, claim in zip(audits_of_steps(relation, 500), CLAIMS, strict=True):
@@ -233,6 +234,7 @@ def test_the_count_and_the_step_cost_what_they_should(relation: str) -> None:
         assert not result.contradicts(claim)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("relation", "factor", "runs"),
     [
@@ -253,6 +255,7 @@ def test_a_count_with_too_little_noise(
         assert together.contradicts(CLAIMS[1])
 
 
+@pytest.mark.audit
 def test_a_count_that_is_not_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum and count each keep what they claim; only together they tell too much."""
     free_count(monkeypatch)
