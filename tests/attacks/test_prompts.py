@@ -40,6 +40,7 @@ def test_extraction_counts_attempts():
         lambda: attacks.exposure(np.inf, [1.0]),
         lambda: attacks.exposure(1.0, []),
         lambda: attacks.extract(str, "  ", ["a"]),
+        lambda: attacks.extract(str, "secret", "abc"),
     ],
 )
 def test_bad_inputs(call):

@@ -172,7 +172,7 @@ def test_odd_rows_add_nothing_and_raise_nothing(monkeypatch):
     [
         {"sampling_rate": 0.0}, {"tokens": 0}, {"top_k": 1}, {"top_k": 1000}, {"noise_multiplier": None},
         {"epsilon": 1.0}, {"prior": -1.0}, {"text_tokens": 0}, {"tokens": 400},
-        {"texts_per_class": 0}, {"relation": "x"},
+        {"texts_per_class": 0}, {"relation": "x"}, {"delta": 0.0},
     ],
     ids=str,
 )  # fmt: skip

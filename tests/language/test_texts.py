@@ -25,11 +25,37 @@ from tacit.relations import Unit
 from tacit.training import ByUnit, Plan, Trainer
 
 WORDS = tiny.tokenizer()
+
+
+class Unseen:
+    """A value whose class cannot be asked for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("private")
+
+
 ODD: list[Any] = [
     "w1 w2", "", None, float("nan"), b"w1", 7, "\ud800 w3", "\x00 \u200f w4", "🙂" * 500, "w5 " * 10_000,
-    "[PAD] [CLS] w6", " \n\t ", ["w1"], "w7",
+    "[PAD] [CLS] w6", " \n\t ", ["w1"], "w7", Unseen(),
 ]  # fmt: skip
-LABELS: list[Any] = ["yes", "no", "yes", "no", "maybe", None, "yes", 3, "no", "yes", "no", "yes", "no", ""]
+LABELS: list[Any] = [
+    "yes",
+    "no",
+    "yes",
+    "no",
+    "maybe",
+    None,
+    "yes",
+    3,
+    "no",
+    "yes",
+    "no",
+    "yes",
+    "no",
+    "",
+    "no",
+]
 
 
 def texts(rows: list[Any], labels: Any = None, **options: Any) -> Texts:
@@ -108,6 +134,36 @@ def test_a_text_that_the_tokenizer_fails_on_is_empty() -> None:
     failing.pad_token_id = 0  # type: ignore[attr-defined]
     rows = ["w1 w2", "w9 w1 w2", "w3 w4 w5"]
     assert texts(rows, tokenizer=failing)._rows().lengths.tolist() == [2, 1, 3]
+
+
+def test_a_tokenizer_that_panics_on_a_text() -> None:
+    """What Rust raises then is no ``Exception``."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Panics:
+        pad_token_id = 0
+
+        def __call__(self, given: list[str], **options: Any) -> Any:
+            if any("w9" in each for each in given):
+                raise PanicException
+            return tiny.tokenizer(special=False)(given, **options)
+
+    assert texts(["w1 w2", "w9 w1"], tokenizer=Panics())._rows().lengths.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("method", tiny.METHODS)
+@pytest.mark.parametrize("model", tiny.MODELS)
+def test_a_long_row_is_cut_where_the_positions_end(model: str, method: str) -> None:
+    """Where a declared ``max_length`` is beyond them, one long row must not make a run fail."""
+    tuned = tiny.METHODS[method](tiny.MODELS[model]())
+    most = tuned.longest
+    assert most == 80 - (model == "roberta") * 2 - (method == "soft prompt") * 3
+    long, cut = ({"tokenizer": tiny.tokenizer(special=False), "max_length": each} for each in (200, most))
+    rows = of_length(190, 4)
+    assert np.array_equal(tuned.predict_proba(texts(rows, **long)), tuned.predict_proba(texts(rows, **cut)))
+    trainer(tuned, 2, physical_batch=2, plan={"batch_size": 2}).fit(texts(rows, **long))
 
 
 @pytest.mark.parametrize("model", ["bert", "llama"])
@@ -240,6 +296,8 @@ def test_what_needs_rows_in_order() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(InvalidValue, match="classes"):
         Texts(["w1"], [0], tokenizer=WORDS)
+    with pytest.raises(InvalidValue, match="a tokenizer of transformers"):
+        texts(["w1"], tokenizer="minilm")
     with pytest.raises(InvalidValue, match="one for each text"):
         texts(["w1"], ["no", "yes"])
     with pytest.raises(InvalidValue, match="at most 80"):

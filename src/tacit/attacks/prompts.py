@@ -101,6 +101,8 @@ def extract(complete: Callable[[str], str], secret: Any, prefixes: Sequence[str]
     wanted = _squeezed(secret)
     if not wanted:
         raise InvalidValue("secret", "empty", "a text")
+    if isinstance(prefixes, (str, bytes)):
+        raise InvalidValue("prefixes", "one text", "a list of texts", "Put it into brackets: [...].")
     said = []
     for prefix in prefixes:
         said.append(str(complete(prefix)))

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tacit import _validate, events
 from tacit.errors import InvalidValue
-from tacit.language.template import several
+from tacit.language.template import is_text, several
 from tacit.mechanisms import Gaussian
 from tacit.mechanisms._base import Mechanism
 
@@ -57,7 +57,7 @@ def words_of(text: Any) -> list[str]:
     >>> words_of("The cat's cradle, the CAT.")
     ['the', "cat's", 'cradle', 'cat']
     """
-    return list(dict.fromkeys(WORD.findall(text.lower()))) if isinstance(text, str) else []
+    return list(dict.fromkeys(WORD.findall(str.lower(text)))) if is_text(text) else []
 
 
 @dataclass(frozen=True)

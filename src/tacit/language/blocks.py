@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import InvalidValue
-from tacit.language.weights import base_of
+from tacit.language.weights import base_of, positions_of
 
 __all__ = ["Blocks", "blocks_of"]
 
@@ -50,7 +50,7 @@ class Blocks(nn.Module):
             self.base.pooler = None
         self.config = self.base.config
         self.width = int(self.config.hidden_size)
-        self.longest = int(self.config.max_position_embeddings)
+        self.longest = positions_of(self.base, int(self.config.max_position_embeddings))
 
     def train(self, mode: bool = True) -> Blocks:
         """Stays in evaluation mode: a frozen transformer has no dropout."""

@@ -29,10 +29,12 @@ from tacit.language.template import (
     CHARACTERS,
     Demonstration,
     Template,
+    attempted,
     clean_text,
     declared_words,
     several,
 )
+from tacit.language.weights import positions_of
 
 __all__ = ["Decoder", "Prompter", "Questions", "softmax"]
 
@@ -113,7 +115,7 @@ class Prompter:
     @property
     def window(self) -> int:
         """How many tokens the model can read."""
-        return int(getattr(self.network.config, "max_position_embeddings", 1024))
+        return positions_of(self.network, 1024)
 
     @property
     def longest(self) -> int:
@@ -132,17 +134,17 @@ class Prompter:
 
     # ------------------------------------------------------------------ tokens
 
-    def _plain(self, text: str) -> list[int]:
-        return [int(each) for each in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+    def _plain(self, text: str, most: int | None = None) -> list[int]:
+        """The tokens of a text, the first ``most`` of a private one: of more, a tokenizer logs how many."""
+        cut: dict[str, Any] = {} if most is None else {"truncation": True, "max_length": most}
+        return [int(each) for each in self.tokenizer(text, add_special_tokens=False, **cut)["input_ids"]]
 
     def _cut(self, blank: str, text: Any, most: int) -> list[int]:
         cleaned = clean_text(text)
         if not cleaned:
             return []
-        try:
-            return self._plain(f"{blank}{cleaned[: CHARACTERS * most]}")[:most]
-        except Exception:
-            return []
+        nothing: list[int] = []
+        return attempted(lambda: self._plain(f"{blank}{cleaned[: CHARACTERS * most]}", most), nothing)[:most]
 
     def text(self, text: Any) -> list[int]:
         """The first tokens of one text; none for what is no text or what the tokenizer fails on."""
@@ -205,7 +207,8 @@ class Prompter:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Tokens as text."""
-        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+        plain = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode(list(tokens), **plain))
 
 
 @dataclass(eq=False)
@@ -296,10 +299,11 @@ class Decoder(Prompter):
 
     def _scores(self, shown: Shown, questions: Questions) -> Float64:
         """Logarithms of the words' probabilities, one row for each question; NaN where one is not finite."""
-        weights = self.head.weight[self._first]
+        weights, bias = self.head.weight[self._first], getattr(self.head, "bias", None)
         scores = np.empty((len(questions), len(self._first)))
         for places, hidden in self._last(shown.cache, questions):
-            scores[places] = (hidden @ weights.T).double().numpy()
+            found = hidden @ weights.T
+            scores[places] = (found if bias is None else found + bias[self._first]).double().numpy()
         return np.log(np.maximum(softmax(scores), 1e-300))
 
     def probabilities(self, demonstrations: Sequence[Demonstration], questions: Any) -> Float64:

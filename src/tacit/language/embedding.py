@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from tacit import _validate
 from tacit.errors import InvalidValue, TacitError
-from tacit.language.template import cleaned, several
+from tacit.language.template import attempted, cleaned, several
 from tacit.training.features.fixed import FixedFeatures, Seen, missing, unit_rows
 
 __all__ = ["MiniLM"]
@@ -43,7 +44,7 @@ class MiniLM(FixedFeatures):
 
     Texts of more than ``tokens`` tokens are cut off there. ``precision`` is that of the network,
     ``"float32"`` or ``"bfloat16"``; None takes the latter where the processor computes with it. A value that
-    is no text is the empty text, which has a row like any other.
+    is no text is the empty text, which has a row like any other, and so is what the tokenizer fails on.
 
     **Guarantee.** The weights come from the installed package, and a row is a function of its text alone
     (:class:`~tacit.training.features.fixed.FixedFeatures`). A text is filled up to a width that its own
@@ -91,7 +92,8 @@ class MiniLM(FixedFeatures):
         """One row for each text, whatever the others are."""
         tokenizer, _, _ = self._loaded()
         texts = texts_of(examples, _LETTERS * self.tokens)
-        coded = [tokenizer.encode(text).ids for text in texts]
+        nothing = tokenizer.encode("").ids
+        coded = [attempted(partial(_ids, tokenizer, text), nothing) for text in texts]
         widths = np.array([self._width(len(ids)) for ids in coded], dtype=np.int64)
         made = np.empty((len(texts), self.width), np.float16)
         done = 0
@@ -144,6 +146,11 @@ class MiniLM(FixedFeatures):
             network.load_state_dict(load_file(weights), strict=False)
             self._ready = tokenizer, network.eval().requires_grad_(False), digest
         return self._ready
+
+
+def _ids(tokenizer: Any, text: str) -> Sequence[int]:
+    found: Sequence[int] = tokenizer.encode(text).ids
+    return found
 
 
 def texts_of(examples: Any, letters: int) -> list[str]:

@@ -25,10 +25,12 @@ from tacit.language.template import (
     CHARACTERS,
     Demonstration,
     Template,
+    attempted,
     clean_text,
     declared_words,
     several,
 )
+from tacit.language.weights import positions_of
 
 __all__ = ["Embedder", "Prototypes"]
 
@@ -44,12 +46,18 @@ class Embedder:
     """Unit vectors for texts: the mean of an encoder's last hidden states, divided by its length.
 
     ``text_tokens`` is how many tokens of each text are read, with the tokens that the encoder puts around it.
-    What is no text, what the tokenizer fails on, and an embedding that is not finite become zeros.
+    What is no text, what the tokenizer fails on, and an embedding that is not finite become zeros, and so
+    does a private text that the encoder fails on.
     """
 
     def __init__(self, model: Any, *, text_tokens: int = 128) -> None:
+        advice = 'Read one: tacit.language.pretrained("minilm").'
+        if not hasattr(model, "model") or not hasattr(model, "tokenizer"):
+            raise InvalidValue("encoder", type(model).__name__, "a pretrained language model", advice)
         self.network, self.tokenizer = model.model, model.tokenizer
-        window = int(getattr(self.network.config, "max_position_embeddings", 512))
+        if getattr(self.network, "get_output_embeddings", lambda: None)() is not None:
+            raise InvalidValue("encoder", "a decoder", "an encoder, without a head for tokens", advice)
+        window = positions_of(self.network, 512)
         self.text_tokens = _validate.count("text_tokens", text_tokens, 3)
         if self.text_tokens > window:
             raise InvalidValue("text_tokens", text_tokens, f"at most {window}, what the encoder can read")
@@ -73,18 +81,17 @@ class Embedder:
 
     def alone(self, text: Any) -> Float64:
         """The embedding of one private text, from that text alone."""
-        tokens = self._tokens(text)
-        return self._embedded([tokens])[0] if tokens else np.zeros(self.width)
+        tokens, zeros = self._tokens(text), np.zeros(self.width)
+        return attempted(lambda: self._embedded([tokens])[0], zeros) if tokens else zeros
 
     def _tokens(self, text: Any) -> list[int]:
         cleaned = clean_text(text)
         if not cleaned:
             return []
-        try:
-            most = CHARACTERS * self.text_tokens
-            found = self.tokenizer(cleaned[:most], truncation=True, max_length=self.text_tokens)["input_ids"]
-        except Exception:
-            return []
+        some, cut = cleaned[: CHARACTERS * self.text_tokens], {"max_length": self.text_tokens}
+        found: Sequence[Any] = attempted(
+            lambda: self.tokenizer(some, truncation=True, **cut)["input_ids"], []
+        )
         return [int(each) for each in found]
 
     @torch.inference_mode()

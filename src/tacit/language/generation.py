@@ -17,8 +17,8 @@ from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.language.aggregating import on_grid
 from tacit.language.decoder import Prompter
-from tacit.language.in_context import promised
-from tacit.language.template import LABEL, TEXT, Template, clean_text, declared_words
+from tacit.language.in_context import gaussian_delta, promised
+from tacit.language.template import LABEL, TEXT, Template, attempted, clean_text, declared_words
 from tacit.ledger import Payment
 from tacit.mechanisms import Gaussian
 from tacit.randomness import Source, bernoulli
@@ -177,7 +177,7 @@ class PrivateGenerator:
         if self.top_k > self.vocabulary:
             raise InvalidValue("top_k", top_k, f"at most {self.vocabulary}, the tokens of the model")
         self.prior = _validate.non_negative("prior", prior)
-        self.delta, self.relation = _validate.delta(delta), Relation.of(relation)
+        self.delta, self.relation = gaussian_delta(delta), Relation.of(relation)
         self.ledger, self.label, self.random_state = ledger, label, random_state
         if (epsilon is None) is (noise_multiplier is None):
             raise InvalidValue("epsilon", epsilon, "given, or noise_multiplier=, and not both")
@@ -248,13 +248,10 @@ class PrivateGenerator:
         self, shots: list[list[int] | None], sofar: list[int], among: list[int], place: int
     ) -> Float64:
         """Next-token probabilities after one demonstration and the text so far, from that one alone."""
-        shot = shots[place]
+        shot, nothing = shots[place], np.zeros(len(among))
         if shot is None:
-            return np.zeros(len(among))
-        try:
-            return self.prompter.next_token([*shot, *sofar], among)
-        except Exception:
-            return np.zeros(len(among))
+            return nothing
+        return attempted(lambda: self.prompter.next_token([*shot, *sofar], among), nothing)
 
 
 def _turned(pattern: Any, instruction: str) -> Template:

@@ -16,23 +16,34 @@ from tacit.language.aggregating import EmbeddingMean, KeywordCounts, words_of
 from tacit.language.decoder import Prompter
 from tacit.language.encoder import Embedder
 from tacit.language.prompt_pate import PUBLIC_MODEL
-from tacit.language.template import Template, clean_text, several
+from tacit.language.template import Template, attempted, clean_text, several
 from tacit.ledger import Payment
+from tacit.pate.answering import CHOSEN
 from tacit.pate.partition import drawn_teachers
 from tacit.randomness import Source
 from tacit.relations import Relation, Unit
 
-__all__ = ["InContext", "InContextAnswers", "promised"]
+__all__ = ["InContext", "InContextAnswers", "gaussian_delta", "promised"]
 
 Reads = Callable[[], tuple[Any, Any]]
 METHODS = ("embedding", "keywords")
+PUBLIC_QUESTIONS = "the questions are public: they were chosen without the private demonstrations"
 
 
-def promised(event: events.Event, delta: float, payment: Payment, source: Source) -> Guarantee:
+def gaussian_delta(delta: float) -> float:
+    """A δ above 0, without which Gaussian noise promises nothing."""
+    if _validate.delta(delta) == 0:
+        advice = "Choose a small one, well below 1 divided by the number of people, such as delta=1e-5."
+        raise InvalidValue("delta", delta, "above 0, as the noise is Gaussian", advice)
+    return float(delta)
+
+
+def promised(event: events.Event, delta: float, payment: Payment, source: Source, *assumed: str) -> Guarantee:
     """The guarantee of ``event`` at ``delta``, made before anything is charged."""
     epsilon = accounting.epsilon(event, delta, relation=payment.relation)
     noise = "seeded" if source.seeded else "exact"
-    return Guarantee(epsilon, delta, event, payment.relation, payment.unit, noise, (PUBLIC_MODEL,))
+    facts = (CHOSEN, *assumed, PUBLIC_MODEL)
+    return Guarantee(epsilon, delta, event, payment.relation, payment.unit, noise, facts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,20 +136,26 @@ class InContext:
         _validate.count("shots", shots, 1)
         self.method = _validate.choice("method", method, METHODS)
         self.members = _validate.count("members", members, 1)
-        self.epsilon, self.delta = _validate.epsilon(epsilon), _validate.delta(delta)
+        self.epsilon, self.delta = _validate.epsilon(epsilon), gaussian_delta(delta)
         self.relation, self.ledger, self.label = Relation.of(relation), ledger, label
         self.random_state, self.top = random_state, _validate.count("top", top, 1)
         self.candidates: tuple[str, ...] = tuple(several("candidates", candidates) or ())
         if not all(isinstance(each, str) and each.strip() for each in self.candidates):
             raise InvalidValue("candidates", f"{len(self.candidates)} of them", "texts that are not empty")
         if self.method == "embedding":
-            if encoder is None or len(self.candidates) < 2:
-                advice = "Give an encoder= and candidates=, two public answers or more to choose from."
+            advice = "Give an encoder= and candidates=, two public answers or more to choose from."
+            if encoder is None:
+                raise InvalidValue("encoder", None, "given for method='embedding'", advice)
+            if len(self.candidates) < 2:
                 raise InvalidValue("candidates", f"{len(self.candidates)} of them", "two or more", advice)
             self.embedder = encoder if isinstance(encoder, Embedder) else Embedder(encoder)
             self._directions = self.embedder.public(self.candidates)
         else:
             self._counting = KeywordCounts(tuple(several("vocabulary", vocabulary) or ()), words, 1.0)
+            counted = set(self._counting.vocabulary)
+            if any(counted.isdisjoint(words_of(each)) for each in self.candidates):
+                advice = "A candidate without such a word would never be chosen: add a word of it."
+                raise InvalidValue("candidates", "one without", "texts with words of the vocabulary", advice)
 
     def event(self, questions: int) -> events.Event:
         """What so many questions cost: the event that is charged."""
@@ -163,7 +180,7 @@ class InContext:
         event = self.event(len(asked))
         payment = Payment.agreed(self.ledger, relation=self.relation, unit=Unit())
         source = Source(self.random_state)
-        guarantee = promised(event, self.delta, payment, source)
+        guarantee = promised(event, self.delta, payment, source, PUBLIC_QUESTIONS)
         label = self.label or f"answers to {len(asked)} questions"
         noise = event.event.noise_multiplier  # type: ignore[attr-defined]
         with payment.charge(event, label, noise=guarantee.noise, delta=self.delta):
@@ -199,10 +216,8 @@ class InContext:
         def reply(demonstrations: list[tuple[str, str]]) -> str:
             if not demonstrations:
                 return usual
-            try:
-                return self.prompter.complete([*self.prompter.prompt(demonstrations), *asked])
-            except Exception:
-                return usual
+            made = self.prompter
+            return attempted(lambda: made.complete([*made.prompt(demonstrations), *asked]), usual)
 
         return [reply(each) for each in members]
 

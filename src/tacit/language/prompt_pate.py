@@ -16,7 +16,7 @@ from tacit.errors import InvalidValue
 from tacit.language.decoder import Decoder
 from tacit.language.encoder import Prototypes
 from tacit.language.public_prompt import PublicPrompt, prompted_by
-from tacit.language.template import Demonstration, Template, clean_text, declared_words
+from tacit.language.template import Demonstration, Template, attempted, clean_text, declared_words
 from tacit.ledger import Payment
 from tacit.models.description import Description
 from tacit.models.registry import register
@@ -386,10 +386,7 @@ def _vote(prompted: Any, demonstrations: list[Demonstration], asked: Any, usual:
     """One teacher's vote on each question, ``usual`` where it has none. Raises nothing that rows decide."""
     if not demonstrations:
         return usual
-    try:
-        return _winners(prompted.probabilities(demonstrations, asked), usual)
-    except Exception:
-        return usual
+    return attempted(lambda: _winners(prompted.probabilities(demonstrations, asked), usual), usual)
 
 
 def _winners(chances: Float64, otherwise: Int64) -> Int64:

@@ -12,13 +12,25 @@ template says how one demonstration is written, and the verbalizer which word st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.errors import InvalidValue
 
-__all__ = ["CHARACTERS", "Demonstration", "Template", "clean_text", "cleaned", "declared_words", "several"]
+__all__ = [
+    "CHARACTERS",
+    "Demonstration",
+    "Template",
+    "attempted",
+    "clean_text",
+    "cleaned",
+    "declared_words",
+    "is_text",
+    "several",
+]
+
+Made = TypeVar("Made")
 
 Demonstration = tuple[str, int]
 """A text, and the place of its class among the declared ones."""
@@ -98,6 +110,28 @@ def several(name: str, texts: Any) -> Any:
     return texts
 
 
+def is_text(value: Any) -> bool:
+    """Whether a value is a text, by its type alone: no method of the value is called, which might raise."""
+    return issubclass(type(value), str)
+
+
+def attempted(compute: Callable[[], Made], otherwise: Made) -> Made:
+    """What ``compute`` returns, and ``otherwise`` where it fails: for what private rows decide.
+
+    A tokenizer in Rust panics with an error that is no ``Exception``, and that counts as a failure too. An
+    interrupt of the process does not.
+
+    >>> attempted(lambda: 1 // 0, 7)
+    7
+    """
+    try:
+        return compute()
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            return otherwise
+        raise
+
+
 def cleaned(text: Any, most: int) -> str:
     """A text as a tokenizer is given it: at most so many characters, all of which UTF-8 can write.
 
@@ -107,7 +141,7 @@ def cleaned(text: Any, most: int) -> str:
     >>> cleaned(None, 10), cleaned("caf\\u00e9\\ud800 au lait", 6)
     ('', 'café? ')
     """
-    if not isinstance(text, str):
+    if not is_text(text):
         return ""
     return str.__str__(text)[:most].encode("utf-8", "replace").decode("utf-8")
 
@@ -120,6 +154,6 @@ def clean_text(text: Any) -> str | None:
     >>> clean_text("a\\ud800b"), clean_text(None), clean_text(7)
     ('a?b', None, None)
     """
-    if not isinstance(text, str):
+    if not is_text(text):
         return None
     return str.__str__(text).encode("utf-8", "replace").decode("utf-8").replace("\0", " ").strip()

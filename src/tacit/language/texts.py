@@ -39,7 +39,7 @@ from torch import Tensor
 from tacit import _validate
 from tacit.data.given import column, places
 from tacit.errors import InvalidValue
-from tacit.language.template import CHARACTERS, cleaned, several
+from tacit.language.template import CHARACTERS, attempted, cleaned, several
 from tacit.language.tuning import CHUNK, Tuned, precision
 from tacit.language.weights import Pretrained
 from tacit.training.batches.dataset import Examples, Pair
@@ -105,6 +105,9 @@ class Texts(Examples):
                 raise InvalidValue("labels", "another number of rows", "one for each text")
         self._classes = tuple(classes or ())
         self._tokenizer = tokenizer.tokenizer if isinstance(tokenizer, Pretrained) else tokenizer
+        if not callable(self._tokenizer) or not hasattr(self._tokenizer, "pad_token_id"):
+            advice = 'Give the model itself: tokenizer=tacit.language.pretrained("minilm").'
+            raise InvalidValue("tokenizer", type(tokenizer), "a tokenizer of transformers", advice)
         self.max_length = _validate.count("max_length", max_length, 1)
         if above is not None and max_length > above.longest:
             raise InvalidValue(
@@ -177,14 +180,17 @@ class Texts(Examples):
 
     def _tokenized(self, texts: list[str]) -> list[list[int]]:
         """The tokens of each text; none of one that the tokenizer fails on, whatever the others are."""
-        try:
-            given: list[list[int]] = self._tokenizer(
-                texts, truncation=True, max_length=self.max_length, padding=False,
-                return_attention_mask=False, return_token_type_ids=False,
-            )["input_ids"]  # fmt: skip
-        except Exception:
-            return [[]] if len(texts) == 1 else [self._tokenized([each])[0] for each in texts]
-        return given
+        given = attempted(lambda: self._ids(texts), None)
+        if given is not None:
+            return given
+        return [[]] if len(texts) == 1 else [self._tokenized([each])[0] for each in texts]
+
+    def _ids(self, texts: list[str]) -> list[list[int]] | None:
+        found: list[list[int]] = self._tokenizer(
+            texts, truncation=True, max_length=self.max_length, padding=False,
+            return_attention_mask=False, return_token_type_ids=False,
+        )["input_ids"]  # fmt: skip
+        return found
 
     def _targets(self) -> NDArray[np.int64]:
         if self._labels is None:

@@ -51,7 +51,8 @@ class Tuned(nn.Module):
     is one score for each class. With ``hidden`` in place of ``input_ids`` a pass begins above the frozen
     blocks that :meth:`lower` computed. ``pooling`` says which hidden state a row is judged by: "mean"
     over its real tokens, which is the default for encoders, its "first" token, or its "last", which is the
-    default for decoders.
+    default for decoders. Of a row of more than :attr:`longest` positions the first so many are read, so
+    that no long text makes a run fail.
 
     ``state_dict`` holds what is trained and a digest of the frozen transformer, and nothing else; loading it
     into a module on another transformer is refused.
@@ -97,8 +98,10 @@ class Tuned(nn.Module):
         """The scores of each class, (rows, classes)."""
         if attention_mask is None or (input_ids is None) == (hidden is None):
             raise InvalidValue("inputs", "others", "input_ids or hidden, with attention_mask")
+        attention_mask = attention_mask[:, : self.longest]
         if hidden is None:
-            hidden = self.lower(input_ids, attention_mask)  # type: ignore[arg-type]
+            hidden = self.lower(input_ids[:, : self.longest], attention_mask)  # type: ignore[index]
+        hidden = hidden[:, : self.longest]
         states = self.transformer.finish(self._upper(hidden, attention_mask))
         scores: Tensor = self.head(_pooled(states, attention_mask, self.pooling))
         return scores

