@@ -372,3 +372,15 @@ def test_a_missing_folder_is_made(tmp_path: Path) -> None:
         assert not service.has_ledger()
     with pytest.raises(InvalidValue):
         Place(tmp_path, tick=-1.0)
+
+
+@pytest.mark.parametrize("label", ["\x1b[2J", "a\nb", "\u202egnp", " ", "\x00"])
+def test_labels_of_jobs_are_printable_before_anything_waits(lasting: Study, label: str) -> None:
+    grant = lasting.grant(models=["naive-bayes"])
+    body = {"model": "naive-bayes", "target": "income", "epsilon": 0.1, "label": label, "grant": grant}
+    with pytest.raises(InvalidValue, match="label must be printable"):
+        asking.plan(lasting.service, lasting.ada, "people", "fit", body)
+    with pytest.raises(InvalidValue, match="label must be printable"):
+        asking.start(lasting.service, lasting.ada, "people", "fit", body)
+    holdings.revoke_grant(lasting.service, lasting.curator, grant)
+    assert asking.list_requests(lasting.service, lasting.ada) == []

@@ -18,6 +18,7 @@ import tacit
 from serve.conftest import SCHEMA, Study
 from tacit.errors import BudgetExceeded, InvalidValue, ServiceRefused, TacitError
 from tacit.serve import worker
+from tacit.serve.actions import holdings
 from tacit.serve.client import Session, connect
 from tacit.serve.http.application import application
 
@@ -207,3 +208,52 @@ def test_the_token_goes_to_one_address_only(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(InvalidValue, match="url"):
             connect(elsewhere, token="secret")
     assert Session("https://data.example.org", "secret").url == "https://data.example.org"
+
+
+@pytest.mark.parametrize("token", ["tacit_1_se\ncret", "tacit_1_sécret", "tacit_1_secret\r\nX-More: 1", 7])
+def test_a_token_is_never_shown(token: Any) -> None:
+    """Python's own HTTP client quotes a header that it refuses."""
+    with pytest.raises(InvalidValue, match="token") as raised:
+        Session("http://127.0.0.1:9", token)
+    assert "cret" not in f"{raised.value} {raised.value!r} {vars(raised.value)}"
+    assert "secret" not in repr(Session("http://127.0.0.1:9", "tacit_1_secret"))
+
+
+def test_a_token_from_a_file_ends_in_a_line_break(study: Study, url: str) -> None:
+    study.grant()
+    assert connect(url, token=study.tokens["ada"] + "\n").dataset == "people"
+
+
+def test_what_is_left_is_that_of_a_grant_in_force(study: Study, url: str) -> None:
+    """The newest grant was revoked: answers are charged to the one before it."""
+    study.grant(epsilon=0.5)
+    revoked, expired = study.grant(epsilon=3.0), study.grant(epsilon=2.0, days=1e-7)
+    holdings.revoke_grant(study.service, study.curator, revoked)
+    assert connect(url, token=study.tokens["ada"]).remaining() == 0.5
+    assert connect(url, token=study.tokens["ada"], grant=expired).remaining() == 0.0
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again() -> None:
+    """A server that is killed while it answers; and something that is no service at all."""
+    seen: list[str] = []
+
+    class Answering(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            whole = b'{"status": "ok"}' if self.path.endswith("/health") else b"<p>Welcome</p>"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(whole)))
+            self.end_headers()
+            self.wfile.write(whole[:5] if len(seen) == 1 else whole)
+
+        def log_message(self, *given: Any) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        session = Session(f"http://127.0.0.1:{server.server_address[1]}", "secret")
+        assert session.call("GET", "/health") == {"status": "ok"}
+        assert len(seen) == 2
+        with pytest.raises(ServiceRefused, match="no service of tacit"):
+            session.call("GET", "/me")
+        server.shutdown()

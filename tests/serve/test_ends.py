@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tacit.serve import carrying, worker
 from tacit.serve.access import identified
 from tacit.serve.actions import asking, auditing, holdings, people
 from tacit.serve.http.application import application
+from tacit.serve.service import Service
 from tacit.serve.store import requests
 
 FIT = {"model": "naive-bayes", "target": "income", "epsilon": 0.5}
@@ -77,7 +79,7 @@ def test_a_request_that_was_cancelled_is_not_charged_by_the_next_worker(study: S
     with study.service.database.write() as connection:
         assert requests.next_claim(connection, study.service.now() - 2 * requests.LEASE) is not None
     asking.cancel_request(study.service, study.ada, number)
-    assert worker.once(study.service)
+    assert not worker.once(study.service)
     assert asking.see_request(study.service, study.ada, number)["state"] == "cancelled"
     assert study.entries() == 0
 
@@ -210,6 +212,7 @@ def run_to(study: Study, number: str, progress: str | None) -> None:
 
 
 def test_before_the_tick_nothing_tells_that_a_job_has_ended(ticking: Study) -> None:
+    """And one that is cancelled ends in the same way, whether it had ended by then or not."""
     seen = []
     for progress in ("Reading the rows", None):
         number = asking.start(ticking.service, ticking.ada, "people", "fit", {**FIT, "epsilon": 0.1})["id"]
@@ -222,7 +225,45 @@ def test_before_the_tick_nothing_tells_that_a_job_has_ended(ticking: Study) -> N
     assert seen[0] == seen[1]
     assert asking.list_requests(ticking.service, ticking.ada)[0]["state"] == "running"
     ended = replace(ticking.service, clock=lambda: time.time() + 1e6)
-    assert asking.list_requests(ended, ticking.ada)[0]["state"] == "done"
+    for one in asking.list_requests(ended, ticking.ada):
+        told = asking.see_request(ended, ticking.ada, one["id"])
+        assert (told["state"], told["result"].keys()) == ("cancelled", {"error"})
+        with pytest.raises(ServiceRefused, match="no such file"):
+            asking.downloaded(ended, ticking.ada, one["id"], "model.tacit")
+    assert ticking.entries() == 1
+
+
+def test_a_request_that_is_cancelled_while_it_is_planned_is_not_charged(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The charge looks in its own transaction whether the request is still wanted."""
+    _, number = started(study)
+    genuine = carrying.ready
+
+    @contextmanager
+    def cancelling(*given: Any, **options: Any) -> Iterator[carrying.Ready]:
+        with genuine(*given, **options) as made:
+            asking.cancel_request(study.service, study.ada, number)
+            yield made
+
+    monkeypatch.setattr(carrying, "ready", cancelling)
+    assert worker.once(study.service)
+    told = asking.see_request(study.service, study.ada, number)
+    assert (told["state"], told["result"]["error"]["next"]) == ("cancelled", "Nothing was charged.")
+    assert (study.entries(), told["entry"], study.service.seeds.kept()) == (0, None, [])
+
+
+def test_a_second_charge_comes_on_the_tick(ticking: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the budget tells when a charge was made: that of a test would tell how long the fit
+    took."""
+    charged = []
+    monkeypatch.setattr(Service, "wait_for_tick", lambda self: charged.append(ticking.entries()))
+    body = {**FIT, "epsilon": 0.1, "test_share": 0.2, "test_epsilon": 0.1}
+    for asked in (body, {**FIT, "epsilon": 0.1}):
+        asking.start(ticking.service, ticking.ada, "people", "fit", asked)
+        assert worker.once(ticking.service)
+    assert charged
+    assert (set(charged), ticking.entries()) == ({1}, 3)
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -268,15 +309,19 @@ def test_a_worker_begins_its_next_request_on_the_tick(
     class Slept(Exception):
         pass
 
+    slept: list[int] = []
+
     def sleep(seconds: float) -> None:
-        raise Slept
+        slept.append(ticking.entries())
+        if len(slept) > 1:
+            raise Slept
 
     for _ in range(2):
         asking.start(ticking.service, ticking.ada, "people", "fit", {**FIT, "epsilon": 0.1})
     monkeypatch.setattr("tacit.serve.service.time.sleep", sleep)
     with pytest.raises(Slept):
         worker.work(ticking.service.place)
-    assert ticking.entries() == 1
+    assert slept == [0, 1]
 
 
 def test_a_download_does_not_tell_when_it_was_written(study: Study) -> None:

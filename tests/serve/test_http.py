@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
-from collections.abc import Iterator
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import uvicorn
 
 from serve.conftest import SCHEMA, Study, TestClient
+from tacit.serve.actions import asking
 from tacit.serve.http.application import application
+from tacit.serve.http.connections import Connection
 from tacit.serve.http.limits import Guard
 from tacit.serve.http.routes import COOKIE, PREFIX
 
@@ -277,7 +285,118 @@ def test_the_service_tells_nothing_of_its_own_errors(
         raise RuntimeError("secret row 4711")
 
     monkeypatch.setattr(people, "oneself", broken)
-    answer = call(client, study, "ada", "GET", "/me")
+    with TestClient(client.app, base_url="http://127.0.0.1") as strict:  # raises what a server would log
+        answer = call(strict, study, "ada", "GET", "/me")
     assert (answer.status_code, answer.json()["error"]["problem"]) == (500, "The service failed.")
     assert "4711" not in answer.text + caplog.text
     assert "RuntimeError" in caplog.text
+
+
+class Listening:
+    """A service on a port of its own, whose connections are cut off after a moment."""
+
+    def __init__(self, app: Any, patience: float) -> None:
+        class Impatient(Connection):
+            pass
+
+        Impatient.patience = patience
+        self.place = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(app, log_level="critical", ws="none", http=Impatient, timeout_keep_alive=100)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.place]}, daemon=True)
+
+    def __enter__(self) -> Listening:
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+
+    def connected(self) -> socket.socket:
+        return socket.create_connection(self.place.getsockname(), timeout=120)
+
+
+async def large(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers with more than a connection holds."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(200):
+        await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def cut_off(connection: socket.socket) -> bool:
+    """Whether the other end closes the connection; what it sends before is dropped."""
+    try:
+        while connection.recv(65_536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
+def test_headers_that_do_not_arrive_are_not_waited_for(sent: bytes) -> None:
+    """On a new connection, and on one that has had an answer; drops prolong nothing."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    with Listening(app, 0.3) as service:
+        with service.connected() as connection:
+            connection.sendall(sent)
+            assert cut_off(connection)
+        with service.connected() as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 204")
+            connection.sendall(sent)
+            assert cut_off(connection)
+        assert not service.server.server_state.connections
+
+
+def test_an_answer_that_nobody_takes_is_not_kept() -> None:
+    with Listening(large, 0.3) as service, service.connected() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        while not service.server.server_state.connections:
+            time.sleep(0.01)
+        end = time.monotonic() + 120
+        while service.server.server_state.connections and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not service.server.server_state.connections
+
+
+def test_endless_headers_are_refused() -> None:
+    with Listening(large, 100.0) as service, service.connected() as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+            for number in range(1000):
+                connection.sendall(b"X-%d: " % number + b"x" * 1000 + b"\r\n")
+        assert cut_off(connection)
+
+
+def test_those_who_wait_keep_nobody_out(
+    make_study: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One analyst has more questions that wait for the tick than a server has threads by default."""
+    study = make_study(tick=1e6)
+    study.grant()
+    many, waiting, over = 60, threading.Semaphore(0), threading.Event()
+
+    def waits(seconds: float) -> None:
+        waiting.release()
+        over.wait(120)
+
+    monkeypatch.setattr(asking.time, "sleep", waits)  # type: ignore[attr-defined]
+    app = application(study.service)
+    with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(many) as pool:
+        body = {**COUNT, "epsilon": 0.001}
+        for _ in range(many):
+            pool.submit(call, client, study, "ada", "POST", "/datasets/people/questions", json=body)
+        try:
+            assert all(waiting.acquire(timeout=120) for _ in range(many))
+            assert call(client, study, None, "GET", "/health").status_code == 200
+        finally:
+            over.set()

@@ -11,6 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from serve.conftest import SCHEMA, Study, TestClient
+from tacit.serve import worker
 from tacit.serve.actions import asking
 from tacit.serve.http.application import application
 from tacit.serve.http.callers import COOKIE
@@ -405,3 +406,53 @@ def test_texts_are_escaped(browse: Callable[[str | None], Browser], study: Study
     assert "&lt;img" in shown
     form = {**ASK, "questions": '"><script>alert(1)</script>'}
     assert "<script>alert" not in browser.post("/datasets/people/ask", form).text
+
+
+def test_every_kind_of_request_is_called_by_its_name(
+    browse: Callable[[str | None], Browser], study: Study
+) -> None:
+    """A fit with its test, a measurement, a training run: what was measured is shown, and what it cost."""
+    study.grant(models=["naive-bayes", "evaluation", "network"], delta=1e-6, epsilon=3.0)
+    fit = {"model": "naive-bayes", "target": "income", "epsilon": 0.3, "test_share": 0.2}
+    fit |= {"test_epsilon": 0.25}
+    number = asking.start(study.service, study.ada, "people", "fit", fit)["id"]
+    assert worker.once(study.service)
+    measure = {"request": number, "epsilon": 0.1}
+    measured = asking.start(study.service, study.ada, "people", "evaluate", measure)["id"]
+    assert worker.once(study.service)
+    train = {
+        "architecture": "linear", "target": "income", "epsilon": 0.5, "delta": 1e-7, "population": 2000,
+        "batch_size": 500,
+    }  # fmt: skip
+    trained = asking.start(study.service, study.ada, "people", "train", train)["id"]
+    browser = browse("ada")
+    page = browser.get(f"/requests/{number}").text
+    assert "ε = 0.55" in page
+    assert all(word in page for word in ("Charged as entries 2 and 3", "How good it is", "accuracy"))
+    page = browser.get(f"/requests/{measured}").text
+    assert "A model measured on people" in page
+    assert f"measurement of the model of request {number[:8]}" in page
+    assert "How good it is" in page
+    assert "Download" not in page
+    page = browser.get(f"/requests/{trained}").text
+    assert "A network of people" in page
+    listed = browser.get("/requests").text
+    assert "network linear of income" in listed
+    assert "synthetic" not in listed
+    form = browse("curator").get("/datasets/people").text
+    for model in ("network", "evaluation"):
+        assert f'name="models" value="{model}"' in form
+
+
+def test_a_head_that_is_none_is_told_of_beside_its_field(
+    browse: Callable[[str | None], Browser], study: Study
+) -> None:
+    """It is no sign that the ledger was forged."""
+    browser = browse("eve")
+    for head, status, title in (
+        ("something else", 422, "This cannot be verified"),
+        ("1:" + "0" * 32, 409, "It does not verify"),
+    ):
+        answer = browser.get("/ledger/people/verification", params={"head": head})
+        assert (answer.status_code, title in answer.text) == (status, True)
+        assert f'value="{head}"' in answer.text

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from serve.conftest import Study
-from tacit.errors import InvalidValue, LedgerCorrupted, LedgerError, ServiceRefused
-from tacit.serve.access import MAY, ROLES, identified
-from tacit.serve.actions import auditing, holdings, people
+from tacit.errors import InvalidValue, LedgerCorrupted, LedgerError, ServiceRefused, TacitError
+from tacit.serve.access import MAY, ROLES, Caller, identified
+from tacit.serve.actions import asking, auditing, holdings, people
 from tacit.serve.service import Place
 from tacit.serve.store import log, tables
 
@@ -179,3 +180,35 @@ def test_a_later_layout_is_refused(study: Study) -> None:
         connection.execute(sa.update(tables.state).values(version=99))
     with pytest.raises(LedgerError, match="later version"):
         Place(study.service.place.home).open()
+
+
+def test_every_refusal_to_answer_is_in_the_log(study: Study) -> None:
+    """By role, grant, grammar or budget: who asked for what, and how it was refused."""
+    count = {"questions": ["count()"], "epsilon": 0.1}
+    tried: list[tuple[Caller, str, dict[str, Any], int]] = [
+        (study.auditor, "people", count, 403),
+        (study.ada, "people", count, 404),
+        (study.ada, "<script>", count, 404),
+    ]
+    for caller, dataset, body, _ in tried:
+        with pytest.raises(ServiceRefused):
+            asking.ask(study.service, caller, dataset, body)
+    study.grant(statistics=["count"])
+    more: list[tuple[str, dict[str, Any], int]] = [
+        ("questions", {"questions": ["mean(age)"], "epsilon": 0.1}, 403),
+        ("questions", {"questions": ["nonsense("], "epsilon": 0.1}, 422),
+        ("questions", {**count, "epsilon": 3.0}, 402),
+        ("fit", {"model": "naive-bayes", "target": "income", "epsilon": 0.1}, 403),
+    ]
+    for kind, body, _ in more:
+        asked = (asking.ask,) if kind == "questions" else (asking.start, kind)
+        with pytest.raises(TacitError):
+            asked[0](study.service, study.ada, "people", *asked[1:], body)  # type: ignore[operator]
+    lines = [line for line in auditing.read_log(study.service, study.auditor) if line["action"] == "refused"]
+    told = [(line["actor"], line["details"]["status"]) for line in lines]
+    assert told == [
+        *((caller.name, status) for caller, _, _, status in tried),
+        *(("ada", status) for _, _, status in more),
+    ]
+    assert [line["subject"] for line in lines[:3]] == ["people", "people", "no name of a dataset"]
+    assert study.entries() == 0

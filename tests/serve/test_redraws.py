@@ -169,6 +169,30 @@ def test_a_seed_is_forgotten_when_its_process_was_killed_after_the_end(
     assert not study.service.seeds.kept()
 
 
+def test_no_draft_of_a_seed_is_left(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed while the seed is written leaves a second name of it; it goes with the first."""
+    study.grant()
+
+    def killed(place: Any, *given: Any, **options: Any) -> None:
+        raise Killed
+
+    body = {"questions": ["count()"], "epsilon": 0.1}
+    with monkeypatch.context() as patch:
+        patch.setattr(seeds.Path, "unlink", killed)
+        with pytest.raises(Killed):
+            asking.ask(study.service, study.ada, "people", body, "key")
+    (number,) = study.service.seeds.kept()
+    later = replace(study.service, clock=lambda: time.time() + 2 * requests.LEASE)
+    assert asking.ask(later, study.ada, "people", body, "key")["state"] == "done"
+    folder = study.service.seeds.place(number).parent
+    assert not study.service.seeds.kept()
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / ".seed-0123").write_bytes(seeds.new())  # of a process that was killed after the end
+    carrying.forget_seeds(study.service)
+    assert not folder.exists()
+
+
 def test_the_seed_of_a_request_that_goes_on_is_kept(study: Study) -> None:
     drawn = released(study, "questions", {"questions": ["count()"], "epsilon": 0.5})
     next(drawn)

@@ -96,15 +96,16 @@ def test_a_worker_is_killed(anywhere: Study, moment: str, monkeypatch: pytest.Mo
     auditing.verify(study.service, study.auditor, "people")
 
 
-def test_a_running_job_is_cancelled(study: Study) -> None:
+def test_a_running_job_is_cancelled(anywhere: Study) -> None:
     """The worker ends itself; the charge that it has made stands, and the next one does not go on."""
+    study = anywhere
     number = started(study)
     reached = fork.Event()
     process = fork.Process(target=stopping, args=(study.service.place, "after the charge", reached))
     process.start()
     assert reached.wait(60)
     shown = asking.cancel_request(study.service, study.ada, number)
-    assert shown["state"] == "running"
+    assert shown["state"] == "cancelled"
     process.join(30)
     assert process.exitcode == worker.STOPPED
     seen = asking.see_request(study.service, study.ada, number)

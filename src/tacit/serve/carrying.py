@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ready",
     "carry_out",
+    "entry_of",
     "error_from",
     "error_of",
     "forget_seeds",
@@ -70,6 +71,7 @@ MOST_ATTEMPTS = 5
 FAILED = "The answer could not be computed. What was charged stays charged."
 """What is told of every failure after the charge: its cause might depend on the rows."""
 CANCELLED, STANDS = "The request was cancelled.", "A charge that was made stands."
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -129,25 +131,27 @@ def carry_out(
         if stored is None or given is None:
             raise refused(503, "The service has lost a dataset or a grant.", "Restore a backup.")
         dataset, grant = stored, given
-        paid = _entry(service, held, grant) if held.attempt > 1 else None
+        paid = entry_of(service, held, grant) if held.attempt > 1 else None
         if (stopping := _no_longer_wanted(service, held, grant, paid)) is not None:
             state, said = stopping
             _end(service, held, state, {"error": error_of(said)}, paid)
             return
     folder = service.folder(held.id, held.attempt)
     with _renewed(service, held, stopped):
+        failure: Exception | None = None
         try:
             result, entry = _released(service, held, dataset, grant, folder, prepared)
         except Exception as error:
-            paid = _entry(service, held, grant)
+            failure = error  # which may quote rows: what fails from here on must not be chained to it
+        if failure is not None:
+            paid = entry_of(service, held, grant)
             shutil.rmtree(folder, ignore_errors=True)
             if paid is None:
-                result = {"error": error_of(told(error, service, dataset, grant))}
+                result = {"error": error_of(told(failure, service, dataset, grant))}
                 _end(service, held, "refused", result, None)
             else:
                 _end(service, held, "failed", {"error": error_of(refused(503, FAILED))}, paid)
-            return
-        if _end(service, held, "done", result, entry):
+        elif _end(service, held, "done", result, entry):
             _tidy(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
@@ -156,12 +160,10 @@ def carry_out(
 def _no_longer_wanted(
     service: Service, held: Request, grant: Grant, paid: int | None
 ) -> tuple[str, ServiceRefused] | None:
-    """How a request ends that is not carried out again: it was cancelled, or begun too often, or its grant
-    has ended before it was paid for, or it was paid for and its seed is lost."""
+    """How a request ends that is not carried out again: it was begun too often, or its grant has ended before
+    it was paid for, or it was paid for and its seed is lost."""
     if held.attempt > MOST_ATTEMPTS:
         return "failed", refused(503, FAILED)
-    if held.cancelled:
-        return "cancelled", refused(409, CANCELLED, STANDS)
     if paid is None:
         return None if grant.valid(service.now()) else ("refused", grant_has_ended())
     return None if service.seeds.find(held.id) else ("failed", refused(503, FAILED))
@@ -194,7 +196,7 @@ def _released(
             answered = job.run()
             result = _answers(answered, held.body.get("confidence", 0.95))
         else:
-            result = _made(job, held, folder, _saying(service, held))
+            result = _made(job, held, folder, _saying(service, held, len(job.dues) > 1))
         entries = [entry.number for entry in purse.work_of(held.id)]
     whole = {**result, "entry": entries[0], "entries": entries}
     json.dumps(whole, allow_nan=False)  # a release that cannot be stored fails here, and is not tried again
@@ -260,8 +262,13 @@ def _answers(answered: jobs.Answered, confidence: float) -> dict[str, Any]:
     return {"answers": answers, "guarantee": whole, "confidence": confidence}
 
 
-def _saying(service: Service, held: Request) -> Callable[[str], None]:
+def _saying(service: Service, held: Request, charged_again: bool) -> Callable[[str], None]:
+    """What notes how far a job is. A second charge follows a message, and comes on the tick: what is left of
+    a budget tells when it was made, and so how long the rows before it took."""
+
     def say(text: str) -> None:
+        if charged_again:
+            service.wait_for_tick()
         if os.sep in text:
             text = text.split(os.sep)[0].rstrip() + " the rows"  # a path is the curator's
         with service.database.write() as connection:
@@ -270,7 +277,7 @@ def _saying(service: Service, held: Request) -> Callable[[str], None]:
     return say
 
 
-def _entry(service: Service, held: Request, grant: Grant) -> int | None:
+def entry_of(service: Service, held: Request, grant: Grant) -> int | None:
     """The number of the entry that paid for a request, if it was paid for."""
     with service.ledger(held.dataset) as ledger, service.purse(ledger, grant) as purse:
         found = purse.work_of(held.id)
@@ -310,16 +317,10 @@ def _renewed(service: Service, held: Request, stopped: Callable[[], None] | None
         while not over.wait(requests.LEASE / 6 if stopped is None else 1.0):
             try:
                 with service.database.write() as connection:
-                    cancelled = requests.renew(connection, held, service.now())
+                    ours = requests.renew(connection, held, service.now())
             except LedgerError:
                 continue  # the database is busy: the lease holds a while longer
-            if stopped is not None and cancelled is not False and not over.is_set():
-                if cancelled:
-                    with service.database.read() as connection:
-                        grant = holdings.grant(connection, held.grant)
-                    entry = None if grant is None else _entry(service, held, grant)
-                    said = refused(409, CANCELLED, STANDS)
-                    _end(service, held, "cancelled", {"error": error_of(said)}, entry)
+            if stopped is not None and not ours and not over.is_set():
                 stopped()
 
     thread = threading.Thread(target=renew, daemon=True)

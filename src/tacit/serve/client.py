@@ -6,6 +6,7 @@ and gives the same releases. What is private stays where it is; what is public, 
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import secrets
@@ -59,6 +60,9 @@ class Session:
         if parts.scheme == "http" and parts.hostname not in LOOPBACK:
             advice = "Use https://: the token could be read on the way."
             raise InvalidValue("url", self.url, "of the loopback, without https", advice)
+        if not (isinstance(self.token, str) and self.token.isascii() and self.token.isprintable()):
+            advice = "It is one line of letters, digits, hyphens and underscores; it is not shown here."
+            raise InvalidValue("token", "…", "the text that the curator has issued", advice)
 
     def _opener(self) -> urllib.request.OpenerDirector:
         handlers: list[urllib.request.BaseHandler] = [
@@ -74,7 +78,12 @@ class Session:
 
     def call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> Any:
         """The answer of a route as JSON; what the service refuses is raised as it would be here."""
-        return json.loads(self.fetch(method, path, body, key=key))
+        found = self.fetch(method, path, body, key=key)
+        try:
+            return json.loads(found)
+        except ValueError:
+            said = f"What answers at {self.url} is no service of tacit."
+            raise ServiceRefused(said, "Check its address.", status=502) from None
 
     def fetch(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> bytes:
         """The bytes of an answer. A request with a key, or one that only reads, is sent again if need be."""
@@ -93,7 +102,7 @@ class Session:
                     return found
             except urllib.error.HTTPError as error:
                 raise _refusal(error.code, error.read()) from None
-            except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
                 if attempt == again:
                     raise ServiceRefused(
                         f"The service at {self.url} cannot be reached: {getattr(error, 'reason', error)}.",
@@ -144,7 +153,7 @@ def connect(
     Every answer is charged by the service before it reads a row; the guarantee comes with the release. A
     request that was interrupted is repeated under its own key, and charged once.
     """
-    known = token or os.environ.get("TACIT_TOKEN")
+    known = (token or os.environ.get("TACIT_TOKEN") or "").strip()
     if not known:
         raise InvalidValue("token", None, "given", "The curator issues tokens; or set TACIT_TOKEN.")
     session = Session(url.rstrip("/"), known, context)
@@ -190,7 +199,11 @@ class RemoteTable(TableQuestions):
     def remaining(self) -> float:
         """ε that this analyst may still spend: what is left of the grant, and of the dataset's budget."""
         about = self.session.call("GET", self._path())
-        left = [one["remaining"]["epsilon"] for one in about["grants"] if self.grant in (None, one["id"])]
+        left = [
+            one["remaining"]["epsilon"]
+            for one in about["grants"]
+            if one["in_force"] and self.grant in (None, one["id"])
+        ]
         return min(float(about["remaining"]["epsilon"]), float(left[-1]) if left else 0.0)
 
     def filter(self, *conditions: Any) -> RemoteTable:

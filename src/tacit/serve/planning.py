@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tacit import jobs
 from tacit.errors import InvalidValue
 from tacit.ledger import Ledger
+from tacit.ledger.book import check_name
 from tacit.randomness import Source
 from tacit.schema import Schema
 from tacit.serve import sources
@@ -73,6 +74,8 @@ def planned(
     model: Path | None = None,
 ) -> Iterator[Job]:
     """The job that a request asks for, planned. ``model`` is the file of the model that is to be measured."""
+    if kind != "questions" and "label" in body:
+        check_name("label", body["label"])
     files = sources.checked(service, dataset)
     source, schema = _pattern(service, dataset, files), _schema(dataset.schema)
     price = {"epsilon": body["epsilon"], "delta": body.get("delta", 0.0)}

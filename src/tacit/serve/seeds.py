@@ -36,7 +36,7 @@ from tacit.randomness import Stream
 __all__ = ["Seeds", "new", "streams"]
 
 SIZE = 32
-_PLACE = "seed"
+_PLACE, _DRAFT = "seed", ".seed-"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Seeds:
         """Keep the seed of a request, or find the one that another attempt has kept: the first one counts."""
         place = self.place(request)
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = place.with_name(f".{secrets.token_hex(8)}")
+        draft = place.with_name(f"{_DRAFT}{secrets.token_hex(8)}")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -59,7 +59,7 @@ class Seeds:
             with contextlib.suppress(FileExistsError):
                 os.link(draft, place)
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
         _flushed(place.parent)
         found = self.find(request)
         if found is None:
@@ -75,14 +75,17 @@ class Seeds:
         return found if len(found) == SIZE else None
 
     def forget(self, request: str) -> None:
-        """Remove the seed of a request that has ended."""
-        self.place(request).unlink(missing_ok=True)
+        """Remove the seed of a request that has ended, and drafts of it whose process was killed."""
+        place = self.place(request)
+        for found in (place, *place.parent.glob(f"{_DRAFT}*")):
+            found.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            self.place(request).parent.rmdir()
+            place.parent.rmdir()
 
     def kept(self) -> list[str]:
-        """The requests whose seeds are kept."""
-        return [found.parent.name for found in self.folder.glob(f"*/{_PLACE}")]
+        """The requests whose seeds are kept, or drafts of them."""
+        found = [*self.folder.glob(f"*/{_PLACE}"), *self.folder.glob(f"*/{_DRAFT}*")]
+        return sorted({one.parent.name for one in found})
 
     def place(self, request: str) -> Path:
         """Where the seed of a request is."""

@@ -121,18 +121,22 @@ class Service:
     def purse(self, ledger: Ledger, grant: Grant, run: str | None = None, *, resumed: bool = False) -> Ledger:
         """The ledger as a grant may charge it, for one request.
 
-        Whether the grant is in force is looked up in the transaction that charges.
+        Whether the grant is in force, and the request not cancelled, is looked up in the transaction that
+        charges.
         """
         allowance = Allowance(grant.id, grant.budget, run, resumed)
-        return ledger.within(allowance, check=lambda: self._require_in_force(grant), shared=True)
+        return ledger.within(allowance, check=lambda: self._require_in_force(grant, run), shared=True)
 
-    def _require_in_force(self, grant: Grant) -> None:
-        from tacit.serve.store import holdings
+    def _require_in_force(self, grant: Grant, run: str | None) -> None:
+        from tacit.serve.store import holdings, requests
 
         with self.database.read() as connection:
             found = holdings.grant(connection, grant.id)
+            cancelled = run is not None and requests.is_cancelled(connection, run)
         if found is None or not found.valid(self.now()):
             raise grant_has_ended()
+        if cancelled:
+            raise refused(409, "The request was cancelled before it was charged.", "Nothing was charged.")
 
     @property
     def seeds(self) -> Seeds:

@@ -2,12 +2,13 @@
 
 A worker claims one request at a time and renews its lease every second. If the request is cancelled, or was
 taken over by another worker because this one was held up for too long, the process ends itself at once;
-whoever started it starts another. Where there is a tick, a worker begins its next request at the tick
-at which it is told how the last one ended.
+whoever started it starts another. Where there is a tick, a worker begins each request at a tick, and its next
+one at that at which it is told how the last one ended.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -44,8 +45,20 @@ def work(place: Place) -> None:
     parent = os.getppid()
     with place.open() as service:
         carrying.forget_seeds(service)
+        service.wait_for_tick()
         while os.getppid() == parent:
-            if once(service, lambda: os._exit(STOPPED)):
+            if _tried(service):
                 service.wait_for_tick()
             else:
                 time.sleep(POLL)
+
+
+def _tried(service: Service) -> bool:
+    """Whether a request was carried out. Of an error only the kind is logged: its message may quote rows."""
+    failed = ""
+    try:
+        return once(service, lambda: os._exit(STOPPED))
+    except Exception as error:
+        failed = type(error).__name__
+    logging.getLogger("tacit.serve").error("%s in a worker", failed)
+    return False

@@ -7,9 +7,10 @@ import json
 import math
 import re
 import secrets
+import shutil
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,23 @@ from tacit.serve.actions.holdings import usable
 from tacit.serve.actions.people import when
 from tacit.serve.grammar import question_of
 from tacit.serve.planning import JOBS, named, planned
-from tacit.serve.service import Service, refused
-from tacit.serve.store import log, requests
+from tacit.serve.service import NAME, Service, refused
+from tacit.serve.store import holdings, log, requests
 from tacit.serve.store.requests import ENDED, Request
 
 if TYPE_CHECKING:
     from tacit.serve.store.holdings import Dataset, Grant
 
-__all__ = ["ask", "cancel_request", "downloaded", "list_requests", "plan", "see_request", "start"]
+__all__ = [
+    "ask",
+    "cancel_request",
+    "downloaded",
+    "list_requests",
+    "plan",
+    "require_role",
+    "see_request",
+    "start",
+]
 
 MOST_QUESTIONS = 100
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
@@ -96,6 +106,29 @@ def _require_allowed(grant: Grant, kind: str, body: Mapping[str, Any]) -> None:
         raise refused(403, f"The grant does not allow the model {name!r:.80}.", "Ask the curator for it.")
 
 
+def require_role(service: Service, caller: Caller, dataset: str, kind: str) -> None:
+    """Refuse whoever has a role that does not ask, with a line in the log."""
+    with _noted(service, caller, dataset, kind):
+        caller.must("ask" if kind == "questions" else "start jobs")
+
+
+@contextmanager
+def _noted(service: Service, caller: Caller, dataset: str, kind: str) -> Iterator[None]:
+    """Write a line in the log about a refusal in the body: who asked for what, and what it was refused as."""
+    try:
+        yield
+    except TacitError as error:
+        _note(service, caller.name, dataset, error, kind=kind)
+        raise
+
+
+def _note(service: Service, analyst: str, dataset: str, error: TacitError, **details: Any) -> None:
+    known = dataset if NAME.fullmatch(dataset) else "no name of a dataset"
+    told = {**details, "why": type(error).__name__, "status": carrying.status_of(error)}
+    with service.database.write() as connection:
+        log.append(connection, analyst, "refused", known, **told)
+
+
 def ask(
     service: Service, caller: Caller, dataset: str, body: Mapping[str, Any], key: str | None = None
 ) -> dict[str, Any]:
@@ -104,7 +137,7 @@ def ask(
     The same request with the same key is answered from what is stored, and charged once. Another request
     with the same key is refused.
     """
-    caller.must("ask")
+    require_role(service, caller, dataset, "questions")
     with ExitStack() as stack:
         ended, fresh, prepared = _begun(service, caller, dataset, "questions", body, key, stack)
         if fresh:
@@ -122,9 +155,9 @@ def start(
     service: Service, caller: Caller, dataset: str, kind: str, body: Mapping[str, Any], key: str | None = None
 ) -> dict[str, Any]:
     """Put a fit, a training run, a synthesis or a measurement into the queue; a worker carries it out."""
-    caller.must("start jobs")
     if kind not in JOBS:
         raise InvalidValue("kind", kind, f"one of {', '.join(JOBS)}")
+    require_role(service, caller, dataset, kind)
     with ExitStack() as stack:
         held, _, _ = _begun(service, caller, dataset, kind, body, key, stack)
     return _shown(service, held)
@@ -148,12 +181,14 @@ def _begun(
     except RecursionError:
         raise InvalidValue("request", "…", "flat: its values are not that deep") from None
     inline = kind == "questions"
-    with service.database.read() as connection:
-        found = None if key is None else requests.find(connection, analyst=caller.name, key=key)
+    with _noted(service, caller, dataset, kind):
+        with service.database.read() as connection:
+            found = None if key is None else requests.find(connection, analyst=caller.name, key=key)
+            if found is None:
+                held, grant = usable(service, connection, caller, dataset, body.get("grant"))
         if found is None:
-            held, grant = usable(service, connection, caller, dataset, body.get("grant"))
+            _require_allowed(grant, kind, body)
     if found is None:
-        _require_allowed(grant, kind, body)
         number, now = secrets.token_hex(16), service.now()
         prepared = _tried(service, held, grant, kind, body, number, stack)
         made = Request(
@@ -162,7 +197,7 @@ def _begun(
             attempt=1 if inline else 0, lease=now + requests.LEASE if inline else None, cancelled=False,
             progress="", result=None, entry=None, created=now, visible=None,
         )  # fmt: skip
-        with service.database.write() as connection:
+        with _noted(service, caller, dataset, kind), service.database.write() as connection:
             found = None if key is None else requests.find(connection, analyst=caller.name, key=key)
             if found is None:
                 if not inline:
@@ -210,11 +245,7 @@ def _tried(
         return made
     except Exception as error:
         said = _told(error, service, dataset, grant)
-        with service.database.write() as connection:
-            log.append(
-                connection, grant.analyst, "refused", dataset.name, grant=grant.id, kind=kind,
-                why=type(said).__name__,
-            )  # fmt: skip
+        _note(service, grant.analyst, dataset.name, said, grant=grant.id, kind=kind)
         raise said from None
 
 
@@ -267,25 +298,33 @@ def see_request(service: Service, caller: Caller, number: str) -> dict[str, Any]
 
 
 def cancel_request(service: Service, caller: Caller, number: str) -> dict[str, Any]:
-    """Cancel a request that waits, or stop the worker that carries it out. A charge that was made stands.
+    """Cancel a request: nothing of it is released, and whoever carries it out stops. A charge that was made
+    stands, and none is made from now on.
 
-    One that has ended, and may not yet be told to have, is cancelled like one that runs, and to no effect.
+    One that has ended, and may not yet be told to have, is cancelled like one that runs: whether a request
+    ends as done or as cancelled must not tell when it ended.
     """
     caller.must("cancel requests")
     found = _found(service, number, caller.own)
-    with service.database.write() as connection:
-        held = requests.find(connection, number)
+    with service.database.read() as connection:
+        grant = holdings.grant(connection, found.grant)
+    with ExitStack() as stack:
+        stack.enter_context(stack.enter_context(service.ledger(found.dataset)).exclusively())
+        paid = None if grant is None else carrying.entry_of(service, found, grant)
+        connection = stack.enter_context(service.database.write())
+        held = requests.find(connection, found.id)
         if held is None or held.shown_state(service.now()) in ENDED:
             raise refused(409, "The request has ended already.", "Look at it.")
         if held.kind == "questions":
             raise refused(409, "Questions are answered at once, and are not cancelled.", "Wait for it.")
-        if held.state == "waiting":
-            said = refused(409, carrying.CANCELLED, "Nothing was charged.")
-            result = {"error": carrying.error_of(said)}
-            requests.end(connection, held, "cancelled", result, None, service.visible())
-        else:
-            requests.cancel(connection, number)
-        log.append(connection, caller.name, "cancelled", number, state=held.state)
+        said = refused(409, carrying.CANCELLED, "Nothing was charged." if paid is None else carrying.STANDS)
+        requests.cancel(connection, held, {"error": carrying.error_of(said)}, paid, service.visible())
+        log.append(
+            connection, caller.name, "cancelled", held.id, dataset=held.dataset, grant=held.grant,
+            kind=held.kind, entry=paid, state=held.state,
+        )  # fmt: skip
+    shutil.rmtree(service.folder(held.id, held.attempt), ignore_errors=True)
+    service.seeds.forget(held.id)
     return _shown(service, _found(service, found.id), result=False)
 
 

@@ -263,4 +263,5 @@ def _grant(service: Service, grant: Grant) -> dict[str, Any]:
         "models": list(grant.models),
         "expires": when(grant.expires),
         "revoked": when(grant.revoked),
+        "in_force": grant.valid(service.now()),
     }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -17,7 +19,7 @@ from starlette.exceptions import HTTPException
 from tacit.errors import TacitError
 from tacit.serve.carrying import error_of
 from tacit.serve.http.failures import Failures
-from tacit.serve.http.limits import Guard
+from tacit.serve.http.limits import CONNECTIONS, SECONDS, App, Guard, Receive, Scope, Send
 from tacit.serve.http.routes import PREFIX, router
 from tacit.serve.pages import router as pages
 from tacit.serve.pages.failing import failure
@@ -26,8 +28,6 @@ from tacit.serve.service import LOOPBACK, Service, refused
 __all__ = ["application"]
 
 LARGEST = 1_000_000
-SECONDS = 20.0
-"""How long a request may take to arrive."""
 
 
 class Plain(JSONResponse):
@@ -53,6 +53,7 @@ def application(
         docs_url=None,
         redoc_url=None,
         default_response_class=Plain,
+        lifespan=_with_threads,
         responses=_responses(),
     )
     made.state.service = service
@@ -62,8 +63,8 @@ def application(
     made.add_exception_handler(RequestValidationError, _malformed)
     made.add_exception_handler(HTTPException, _unknown)
     made.add_exception_handler(RecursionError, _deep)
-    made.add_exception_handler(Exception, _broken)
     made.add_middleware(Failures, per_minute=service.place.failures)
+    made.add_middleware(Discreet)
     made.add_middleware(Guard, hosts=hosts, largest=largest, seconds=seconds)
     return made
 
@@ -119,8 +120,40 @@ async def _unknown(request: Request, error: Exception) -> Response:
     return await run_in_threadpool(_answer, request, said, error.headers)
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    """An error of the service itself: one sentence, whatever it was. Its kind is logged, not its message."""
-    logging.getLogger("tacit.serve").error("%s in %s", type(error).__name__, request.url.path[:200])
-    said = refused(500, "The service failed.", "Tell its curator.")
-    return await run_in_threadpool(_answer, request, said)
+class Discreet:
+    """Answers an error of the service itself with one sentence, whatever it was.
+
+    Its kind is logged and nothing else of it: its message may quote rows, and a server that is handed the
+    error writes it into its own log.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun, failed = False, ""
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        except Exception as error:
+            failed = type(error).__name__
+        if not failed:
+            return
+        logging.getLogger("tacit.serve").error("%s in %s", failed, str(scope.get("path"))[:200])
+        if begun or scope["type"] != "http":
+            raise RuntimeError("The service failed while it answered.")
+        said = refused(500, "The service failed.", "Tell its curator.")
+        answer = await run_in_threadpool(_answer, Request(scope, receive), said)
+        await answer(scope, receive, send)
+
+
+@asynccontextmanager
+async def _with_threads(app: FastAPI) -> AsyncIterator[None]:
+    """As many threads as connections: requests that wait for a tick, or for their turn, keep no other out."""
+    to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS
+    yield

@@ -7,7 +7,12 @@ import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
-__all__ = ["Guard"]
+__all__ = ["CONNECTIONS", "SECONDS", "Guard"]
+
+SECONDS = 20.0
+"""How long a request may take to arrive: its headers, and then its body."""
+CONNECTIONS = 200
+"""The most connections at a time: whoever holds many open and sends nothing keeps out no more than these."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

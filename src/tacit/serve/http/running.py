@@ -13,12 +13,11 @@ import uvicorn
 from tacit.serve import worker
 from tacit.serve.carrying import forget_seeds
 from tacit.serve.http.application import application
+from tacit.serve.http.connections import Connection
+from tacit.serve.http.limits import CONNECTIONS
 from tacit.serve.service import LOOPBACK, Place
 
 __all__ = ["Workers", "run", "warm"]
-
-CONNECTIONS = 200
-"""The most connections at a time: whoever holds many open and sends nothing keeps out no more than these."""
 
 
 class Workers:
@@ -79,7 +78,8 @@ def run(
         warm()
         app = application(service, hosts={*LOOPBACK, host, *hosts} if host != "0.0.0.0" or hosts else ())
         uvicorn.run(
-            app, host=host, port=port, access_log=False, log_level="warning", server_header=False,
-            limit_concurrency=CONNECTIONS, timeout_keep_alive=10, ssl_certfile=certificate, ssl_keyfile=key,
-            h11_max_incomplete_event_size=16_384, ws="none", proxy_headers=False,
+            app, host=host, port=port, http=Connection, access_log=False, log_level="warning",
+            server_header=False, limit_concurrency=CONNECTIONS, timeout_keep_alive=10,
+            ssl_certfile=certificate, ssl_keyfile=key, h11_max_incomplete_event_size=16_384, ws="none",
+            proxy_headers=False,
         )  # fmt: skip

@@ -11,9 +11,12 @@ from fastapi.responses import Response
 
 from tacit import events
 from tacit.errors import TacitError
+from tacit.evaluation import Evaluation
 from tacit.guarantee import Guarantee
 from tacit.relations import Unit
 from tacit.report.answers import cost_section
+from tacit.report.numbers import number
+from tacit.report.page import Section
 from tacit.report.wording import tree_of
 from tacit.schema import Schema
 from tacit.serve.actions import asking
@@ -42,14 +45,14 @@ LEVELS = {"0.8": "80 %", "0.9": "90 %", "0.95": "95 %", "0.99": "99 %"}
 @router.get("/datasets/{name}/{what}")
 def asking_page(visit: Visiting, name: Name, what: What) -> Response:
     """The form for questions, for a fit or for a synthesis."""
-    _must(visit, what, plan=True)
+    _must(visit, what)
     return _form(visit, name, what, Form().with_defaults(**DEFAULTS))
 
 
 @router.post("/datasets/{name}/{what}/preview")
 def preview(visit: Visiting, name: Name, what: What) -> Response:
     """What a request would cost, how accurate its answers would be, what would be left."""
-    _must(visit, what, plan=True)
+    _must(visit, what)
     form, planned = visit.form, None
     try:
         kind, body = _body(form, what)
@@ -70,7 +73,7 @@ def ask(visit: Visiting, name: Name, what: What) -> Response:
     The key of the form is that of the request, so that a form that is sent twice is charged once. A form that
     is shown again with its faults gets a new one, unless the request may have been charged.
     """
-    _must(visit, what)
+    asking.require_role(visit.service, visit.caller, name, "questions" if what == "ask" else what)
     try:
         kind, body = _body(visit.form, what)
         body.pop("population", None)
@@ -86,12 +89,9 @@ def ask(visit: Visiting, name: Name, what: What) -> Response:
     return redirected(f"/requests/{made['id']}")
 
 
-def _must(visit: Visit, what: str, *, plan: bool = False) -> None:
+def _must(visit: Visit, what: str) -> None:
     """Refuse roles that do not ask, before the form is read."""
-    if what == "ask":
-        visit.caller.must("plan" if plan else "ask")
-    else:
-        visit.caller.must("plan jobs" if plan else "start jobs")
+    visit.caller.must("plan" if what == "ask" else "plan jobs")
 
 
 def _body(form: Form, what: str) -> tuple[str, dict[str, Any]]:
@@ -201,10 +201,13 @@ def _result(found: dict[str, Any]) -> dict[str, Any]:
     """The answers of a request, drawn, and what they cost; or why there are none."""
     result = found["result"] or {}
     shown: dict[str, Any] = {"sections": (), "error": result.get("error"), "promise": None, "tree": None}
+    shown["measured"] = None
     if found["state"] != "done":
         return shown
     guarantee = Guarantee.from_json(json.dumps(result["guarantee"]))
     shown |= {"promise": guarantee.statement(), "tree": tree_of(guarantee.event, guarantee.unit)}
+    if result.get("evaluation") is not None:
+        shown["measured"] = _measured(Evaluation.from_dict(result["evaluation"]))
     if found["kind"] == "questions":
         from tacit.tables.wire import release_from
 
@@ -213,3 +216,13 @@ def _result(found: dict[str, Any]) -> dict[str, Any]:
         releases = [release_from(one["release"]) for one in result["answers"]]
         shown["sections"] = (*drawn, cost_section(releases, guarantee))
     return shown
+
+
+def _measured(found: Evaluation) -> Section:
+    """How good a model is: each figure with its interval."""
+    rows = [[name, number(value), found.between(name)] for name, value in found.figures.items()]
+    about = (
+        f"Each interval contains, with {found.confidence:.0%} confidence, the value of the figure on the "
+        "population that the rows are a sample of; the privacy noise is included."
+    )
+    return Section("How good it is", [about], table=(("", "value", f"{found.confidence:.0%} interval"), rows))

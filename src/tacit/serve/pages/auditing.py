@@ -9,9 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, Response
 
-from tacit.errors import LedgerCorrupted
+from tacit.errors import InvalidValue, LedgerCorrupted
 from tacit.report.page import STYLE
 from tacit.serve.actions import auditing
+from tacit.serve.carrying import status_of
 from tacit.serve.pages.budgets import held, spending
 from tacit.serve.pages.rendering import rendered
 from tacit.serve.pages.visits import Visiting
@@ -44,9 +45,10 @@ def verification_page(visit: Visiting, name: Name, head: Head = "", log_head: He
         heads = (head.strip() or None, log_head.strip() or None)
         told = auditing.verify(visit.service, visit.caller, name, *heads)
         verified: dict[str, Any] = {"problem": "", "advice": "", **told}
-    except LedgerCorrupted as error:
-        status = 409
-        verified = {"problem": error.problem, "advice": error.next_step}
+    except (LedgerCorrupted, InvalidValue) as error:
+        status = status_of(error)
+        title = "It does not verify" if isinstance(error, LedgerCorrupted) else "This cannot be verified"
+        verified = {"title": title, "problem": error.problem, "advice": error.next_step}
     shown = _ledger(visit, name, 2**31 - 1)
     return rendered(
         "ledger.html", visit, status=status, **shown, verified=verified, heads=(head, log_head)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from tacit.relations import Unit
@@ -10,7 +10,7 @@ from tacit.report.wording import called, protected
 from tacit.serve.actions import auditing, holdings
 from tacit.serve.pages.visits import Visit
 
-__all__ = ["held", "in_force", "spending"]
+__all__ = ["asked_epsilon", "held", "in_force", "spending"]
 
 
 def held(visit: Visit, name: str) -> dict[str, Any]:
@@ -20,13 +20,17 @@ def held(visit: Visit, name: str) -> dict[str, Any]:
     if grants is None:
         grants = holdings.list_grants(visit.service, visit.caller, name)
     unit = Unit(**about["unit"])
-    now = visit.service.now()
     return {
         **about,
-        "grants": [{**grant, "state": _state(grant, now)} for grant in grants],
+        "grants": [{**grant, "state": _state(grant)} for grant in grants],
         "protects": protected(unit),
         "whom": called(unit),
     }
+
+
+def asked_epsilon(asked: Mapping[str, Any]) -> float:
+    """ε that a request asks for in all: a fit with a test is charged for both."""
+    return float(asked["epsilon"]) + float(asked.get("test_epsilon") or 0.0)
 
 
 def in_force(about: dict[str, Any]) -> list[dict[str, Any]]:
@@ -34,11 +38,10 @@ def in_force(about: dict[str, Any]) -> list[dict[str, Any]]:
     return [grant for grant in reversed(about["grants"]) if grant["state"] == "in force"]
 
 
-def _state(grant: dict[str, Any], now: float) -> str:
+def _state(grant: dict[str, Any]) -> str:
     if grant["revoked"] is not None:
         return "revoked"
-    ends = grant["expires"]
-    return "expired" if ends is not None and datetime.fromisoformat(ends).timestamp() <= now else "in force"
+    return "in force" if grant["in_force"] else "expired"
 
 
 def spending(visit: Visit, about: dict[str, Any], requests: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -54,7 +57,7 @@ def spending(visit: Visit, about: dict[str, Any], requests: list[dict[str, Any]]
         total, points = 0.0, []
         for one in reversed(requests):
             if one["dataset"] == about["name"] and one["entry"] is not None:
-                total += one["asked"]["epsilon"]
+                total += asked_epsilon(one["asked"])
                 points.append((one["created"], total))
         budget = sum(grant["budget"]["epsilon"] for grant in about["grants"])
         whose = f"ε charged for your requests to {about['name']} over time"

@@ -15,6 +15,7 @@ from tacit.serve.pages.budgets import held
 from tacit.serve.pages.forms import Form, Unfit
 from tacit.serve.pages.rendering import rendered
 from tacit.serve.pages.visits import Visit, Visiting, first_time, redirected
+from tacit.serve.planning import allowed
 
 __all__ = ["router"]
 
@@ -107,7 +108,7 @@ def revoke(visit: Visiting, name: Name, number: Name) -> Response:
 
 def _dataset(visit: Visit, name: str, form: Form, told: str = "") -> Response:
     about = held(visit, name)
-    shown: dict[str, Any] = {"analysts": [], "statistics": {}, "estimators": [], "synthesizers": []}
+    shown: dict[str, Any] = {"analysts": [], "statistics": [], "models": []}
     if visit.caller.role == "curator":
         shown = _choices(visit)
         if "analyst" not in form.texts:
@@ -120,15 +121,13 @@ def _dataset(visit: Visit, name: str, form: Form, told: str = "") -> Response:
 
 def _choices(visit: Visit) -> dict[str, Any]:
     """What a grant can be made for."""
-    from tacit.estimators.registry import ESTIMATORS, SYNTHESIZERS
     from tacit.tables.questions import CATALOGUE
 
     users = people.list_users(visit.service, visit.caller)
     return {
         "analysts": [user["name"] for user in users if user["role"] == "analyst"],
         "statistics": list(CATALOGUE),
-        "estimators": list(ESTIMATORS),
-        "synthesizers": list(SYNTHESIZERS),
+        "models": list(allowed()),
     }
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "claim",
     "end",
     "find",
+    "is_cancelled",
     "listed",
     "next_claim",
     "progress",
@@ -138,14 +139,11 @@ def claim(connection: sa.Connection, held: Request, now: float) -> Request:
     return Request(**{**vars(held), **taken})
 
 
-def renew(connection: sa.Connection, held: Request, now: float) -> bool | None:
-    """Renew the lease; None if another holds the request, True if it is to be cancelled."""
+def renew(connection: sa.Connection, held: Request, now: float) -> bool:
+    """Renew the lease; False if another holds the request, or if it was cancelled."""
     table = tables.requests
     mine = (table.c.id == held.id, table.c.attempt == held.attempt, table.c.state == "running")
-    wanted: bool | None = connection.scalar(sa.select(table.c.cancelled).where(*mine))
-    if wanted is not None:
-        connection.execute(table.update().where(*mine).values(lease=now + LEASE))
-    return wanted
+    return connection.execute(table.update().where(*mine).values(lease=now + LEASE)).rowcount == 1
 
 
 def progress(connection: sa.Connection, held: Request, text: str) -> None:
@@ -155,10 +153,22 @@ def progress(connection: sa.Connection, held: Request, text: str) -> None:
     connection.execute(table.update().where(*mine).values(progress=text[:200]))
 
 
-def cancel(connection: sa.Connection, number: str) -> None:
-    """Ask for a running request to be cancelled."""
+def cancel(
+    connection: sa.Connection, held: Request, result: dict[str, Any], entry: int | None, visible: float
+) -> None:
+    """Cancel a request, whatever its state is: whoever carries it out can no longer end it."""
     table = tables.requests
-    connection.execute(table.update().where(table.c.id == number).values(cancelled=True))
+    ended = {"state": "cancelled", "cancelled": True, "lease": None, "progress": ""}
+    text = json.dumps(result, allow_nan=False)
+    connection.execute(
+        table.update().where(table.c.id == held.id).values(**ended, result=text, entry=entry, visible=visible)
+    )
+
+
+def is_cancelled(connection: sa.Connection, number: str) -> bool:
+    """Whether the request with this id was cancelled."""
+    table = tables.requests
+    return bool(connection.scalar(sa.select(table.c.cancelled).where(table.c.id == number)))
 
 
 def end(
