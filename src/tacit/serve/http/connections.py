@@ -37,22 +37,27 @@ class Connection(H11Protocol):
             self._silent = self.loop.call_later(self.patience, self.transport.abort)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        """Read bytes of a request; its headers, once complete, end the wait."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
         super().on_response_complete()
         self._watch()
 
     def pause_writing(self) -> None:
+        """Begin to wait for the client to take bytes of its answer."""
         super().pause_writing()
         self._stuck = self.loop.call_later(self.patience, self.transport.abort)
 
     def resume_writing(self) -> None:
+        """End that wait: the client has taken bytes."""
         super().resume_writing()
         self._taken()
 
@@ -62,6 +67,7 @@ class Connection(H11Protocol):
             self._stuck = None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End both waits."""
         super().connection_lost(exc)
         self._taken()
         if self._silent is not None:
