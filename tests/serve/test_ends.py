@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -320,7 +321,7 @@ def test_a_worker_begins_its_next_request_on_the_tick(
         asking.start(ticking.service, ticking.ada, "people", "fit", {**FIT, "epsilon": 0.1})
     monkeypatch.setattr("tacit.serve.service.time.sleep", sleep)
     with pytest.raises(Slept):
-        worker.work(ticking.service.place)
+        worker.work(ticking.service.place, os.getppid())
     assert slept == [0, 1]
 
 

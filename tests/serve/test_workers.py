@@ -147,6 +147,13 @@ def test_workers_are_started_again(study: Study) -> None:
     assert study.entries() == 1
 
 
+def test_a_worker_whose_parent_has_gone_ends(study: Study) -> None:
+    """Also if the parent went before the worker began, and another process is its parent by now."""
+    started(study)
+    worker.work(study.service.place, os.getpid())
+    assert study.entries() == 0
+
+
 def test_a_file_of_another_attempt_is_not_shown(make_study: Callable[..., Study], folder: Path) -> None:
     study = make_study()
     number = started(study)

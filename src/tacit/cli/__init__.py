@@ -1,6 +1,7 @@
 """The command ``tacit``: argument parsing and printing only; :mod:`tacit.jobs` does the work.
 
-An error that tacit understands is one line on standard error and exit code 2; an interrupt is exit code 130.
+An error that tacit understands is one line on standard error and exit code 2, and so is a file or a folder
+that the operating system refuses; an interrupt is exit code 130.
 A command is imported when it is run, so that help comes at once.
 """
 
@@ -59,6 +60,14 @@ def main() -> None:
         if clear is None:
             raise
         print(wording.told(clear), file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        refused = errors.TacitError(
+            f"{error.filename} cannot be used: {error.strerror}.", "Name another file or folder."
+        )
+        print(wording.told(refused), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -116,7 +116,8 @@ def compare(
     if public is not True:
         raise TacitError(
             "A comparison measures many fits exactly, which no guarantee covers.",
-            "State with public=True that the rows are public. On private rows, fit one with test_epsilon=.",
+            "State that the rows are public (public=True, --public). On private rows, fit one model with "
+            "test_epsilon= (--test-epsilon).",
         )
     names = [_validate.choice("model", name, tuple(ESTIMATORS)) for name in models]
     costs = sorted({_validate.epsilon(epsilon) for epsilon in epsilons})

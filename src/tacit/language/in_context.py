@@ -68,8 +68,7 @@ class InContext:
     answers every question, and only a noisy aggregate of the answers is used:
 
     * ``method="embedding"``: the noisy mean of the answers' sentence embeddings, and the nearest of the
-    public
-      ``candidates`` (:class:`~tacit.language.EmbeddingMean`); needs ``encoder``.
+      public ``candidates`` (:class:`~tacit.language.EmbeddingMean`); needs ``encoder``.
     * ``method="keywords"``: noisy counts of the words of a public ``vocabulary``
       (:class:`~tacit.language.KeywordCounts`). The answer is the candidate whose words have the highest mean
       count, or, without candidates, the ``top`` keywords themselves.

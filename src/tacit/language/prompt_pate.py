@@ -91,8 +91,9 @@ class PromptPATE(Answering):
         It is public post-processing of each prompt's own output: one demonstration still moves one vote.
     text_tokens
         How many tokens of each text are read.
-    aggregator, epsilon, delta, n_queries, n_answers, relation, rows_per_unit, ledger, label, verbose,
-    random_state
+    aggregator, epsilon, delta, n_queries, n_answers
+        As for :class:`~tacit.pate.PATEClassifier`.
+    relation, rows_per_unit, ledger, label, verbose, random_state
         As for :class:`~tacit.pate.PATEClassifier`.
 
     Duan, Dziedzic, Papernot and Boenisch 2023, "Flocks of stochastic parrots". Their ε depends on the

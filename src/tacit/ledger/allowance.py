@@ -75,7 +75,7 @@ class Allowance:
         return self.prefix + run
 
     def work(self, work: Work | None, number: int) -> Work | None:
-        """What the ``number``th charge says about the run: it pays for one step, and takes it.
+        """What charge ``number`` says about the run: it pays for one step, and takes it.
 
         Steps that are paid for and taken at once, those of a training run without checkpoints, are one step.
         """

@@ -17,7 +17,7 @@ own promises are these:
 - *An answer tells nothing but the release.* What is refused before the charge is refused from public facts;
   what fails after it fails with one sentence, always the same.
 
-:doc:`docs/service.md` says what the times of answers tell.
+``docs/service.md`` says what the times of answers tell.
 """
 
 __all__: list[str] = []

@@ -40,9 +40,12 @@ def once(service: Service, stopped: Callable[[], None] | None = None) -> bool:
     return True
 
 
-def work(place: Place) -> None:
-    """Carry out requests until the process that started this one is gone."""
-    parent = os.getppid()
+def work(place: Place, parent: int) -> None:
+    """Carry out requests until ``parent``, the process that started this one, is gone.
+
+    The worker is told who its parent is: one that asked could begin after the parent has gone, and would wait
+    for ever.
+    """
     with place.open() as service:
         carrying.forget_seeds(service)
         service.wait_for_tick()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
+import socket
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from multiprocessing.context import SpawnProcess
 
 import uvicorn
 
+from tacit.errors import TacitError
 from tacit.serve import worker
 from tacit.serve.carrying import forget_seeds
 from tacit.serve.http.application import application
@@ -17,7 +21,7 @@ from tacit.serve.http.connections import Connection
 from tacit.serve.http.limits import CONNECTIONS
 from tacit.serve.service import LOOPBACK, Place
 
-__all__ = ["Workers", "run", "warm"]
+__all__ = ["Workers", "listening", "run", "warm"]
 
 
 class Workers:
@@ -31,7 +35,7 @@ class Workers:
         self._watch.start()
 
     def _started(self) -> SpawnProcess:
-        process = self._context.Process(target=worker.work, args=(self._place,), daemon=True)
+        process = self._context.Process(target=worker.work, args=(self._place, os.getpid()), daemon=True)
         process.start()
         return process
 
@@ -62,24 +66,37 @@ def warm() -> None:
         importlib.import_module(f"tacit.{name}")
 
 
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; TacitError where that cannot be, before anything else is done."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        said = f"The service cannot listen at {host}, port {port}: {error.strerror or type(error).__name__}."
+        raise TacitError(said, "Name another --port.") from None
+
+
 def run(
     place: Place,
+    listener: socket.socket,
     *,
     host: str = "127.0.0.1",
-    port: int = 8000,
     workers: int = 1,
     hosts: Collection[str] = (),
     certificate: str | None = None,
     key: str | None = None,
 ) -> None:
-    """Serve until interrupted. Names in ``hosts`` are allowed besides those of the loopback and ``host``."""
+    """Serve until interrupted. Names in ``hosts`` are allowed besides those of the loopback and ``host``, the
+    address at which ``listener`` listens."""
     with place.open() as service, Workers(place, workers):
         forget_seeds(service)
         warm()
         app = application(service, hosts={*LOOPBACK, host, *hosts} if host != "0.0.0.0" or hosts else ())
-        uvicorn.run(
-            app, host=host, port=port, http=Connection, access_log=False, log_level="warning",
+        config = uvicorn.Config(
+            app, http=Connection, access_log=False, log_level="warning",
             server_header=False, limit_concurrency=CONNECTIONS, timeout_keep_alive=10,
             ssl_certfile=certificate, ssl_keyfile=key, h11_max_incomplete_event_size=16_384, ws="none",
             proxy_headers=False,
         )  # fmt: skip
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])

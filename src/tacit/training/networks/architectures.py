@@ -46,20 +46,21 @@ def architecture(name: str, shape: Sequence[int], classes: int) -> nn.Sequential
     given to :class:`tacit.training.Trainer` as it is. A name, a shape and a number depend on no data, so that
     the architecture costs nothing.
 
-    ==============  ====================================================================================
-    ``linear``      one linear layer: multinomial logistic regression
-    ``mlp``         one hidden layer of 128, tanh
-    ``autoencoder`` one linear layer on the codes of an :class:`tacit.training.AutoEncoder` of two layers;
-                    what learns codes and classes together is its ``stage()`` (dPA)
-    ``cnn``         two convolutions and two linear layers, tanh (Papernot et al. 2021); for colour images
-                    of 16 pixels or more, six convolutions and two linear layers of the same authors
-    ``scattering``  one linear layer on group-normalised :class:`tacit.training.Scattering` features
-                    (Tramèr and Boneh 2021); all before the linear layer is fixed, and can be computed once
-    ``patches``     one linear layer on :class:`tacit.training.Patches`, as fixed as scattering features: 256
-                    patches, 3 × 3 cells and mirror images for colour images, 96, 6 × 6 and none for grey ones
-    ``resnet``      thirteen convolutions in six residual blocks, group-normalised (De et al. 2022, but
-                    smaller)
-    ==============  ====================================================================================
+    ===============  ====================================================================================
+    ``linear``       one linear layer: multinomial logistic regression
+    ``mlp``          one hidden layer of 128, tanh
+    ``autoencoder``  one linear layer on the codes of an :class:`tacit.training.AutoEncoder` of two layers;
+                     what learns codes and classes together is its ``stage()`` (dPA)
+    ``cnn``          two convolutions and two linear layers, tanh (Papernot et al. 2021); for colour images
+                     of 16 pixels or more, six convolutions and two linear layers of the same authors
+    ``scattering``   one linear layer on group-normalised :class:`tacit.training.Scattering` features
+                     (Tramèr and Boneh 2021); all before the linear layer is fixed, and can be computed once
+    ``patches``      one linear layer on :class:`tacit.training.Patches`, as fixed as scattering features: 256
+                     patches, 3 × 3 cells and mirror images for colour images, 96, 6 × 6 and none for
+                     grey ones
+    ``resnet``       thirteen convolutions in six residual blocks, group-normalised (De et al. 2022, but
+                     smaller)
+    ===============  ====================================================================================
 
     >>> import torch
     >>> architecture("cnn", (1, 28, 28), classes=10)(torch.zeros(5, 1, 28, 28)).shape

@@ -76,13 +76,13 @@ class AutoEncoder(nn.Module):
     for each class. Called with examples, the module returns scores. What :class:`tacit.training.Trainer`
     trains is a :meth:`stage` of it:
 
-    ================  ==================================================================================
-    ``stage()``       everything at once: cross-entropy of the scores plus ``reconstruction`` times the
-                      mean squared error with which the decoders return the example
-    ``stage(k)``      layer k and its decoder (0 is the lowest): the error with which the layer below
-                      is returned. Labels are not looked at
-    ``stage("head")`` the head alone, on the features as they are: cross-entropy
-    ================  ==================================================================================
+    =================  ==================================================================================
+    ``stage()``        everything at once: cross-entropy of the scores plus ``reconstruction`` times the
+                       mean squared error with which the decoders return the example
+    ``stage(k)``       layer k and its decoder (0 is the lowest): the error with which the layer below
+                       is returned. Labels are not looked at
+    ``stage("head")``  the head alone, on the features as they are: cross-entropy
+    =================  ==================================================================================
 
     Guarantee: that of the trainer. Relation: the plan's. Sensitivity: the loss of an example is computed from
     this example alone, and its gradient is clipped to ``clip_norm``. Event: the plan's; stages that are
