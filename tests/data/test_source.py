@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ibis
@@ -24,6 +25,7 @@ from people import AGE, DAY, PEOPLE, column, rows
 from tacit.data.cleaning.expressions import clean, total
 from tacit.data.cleaning.rule import coded
 from tacit.data.cleaning.values import category
+from tacit.data.engine.silence import silent
 from tacit.data.source import UNIT, connect
 from tacit.errors import EngineFailed, InvalidValue, SourceMissing
 from tacit.relations import Unit
@@ -314,3 +316,15 @@ class TestSource:
         none = source.table.filter(source.table.age > 9)
         assert source.run(source.table.aggregate(s=total(source.table.age)))["s"].tolist() == [4]
         assert source.run(none.aggregate(s=total(none.age)))["s"].tolist() == [0]
+
+
+def test_logs_stay_off_until_the_last_of_overlapping_queries_ends() -> None:
+    """The first to end switched them on again while the other still ran."""
+    logger = logging.getLogger("duckdb.overlapping")
+    first, second = (silent(SimpleNamespace(name="duckdb")) for _ in range(2))
+    with second:
+        first.__enter__()
+        assert logger.disabled
+    assert logger.disabled
+    first.__exit__(None, None, None)
+    assert not logger.disabled

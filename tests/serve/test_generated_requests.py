@@ -58,7 +58,7 @@ def sent(study: Study, each: int) -> int:
 
 @pytest.fixture
 def generous(folder: Path) -> Any:
-    study = made(Place(folder / "home"), (1e5, 0.5))
+    study = made(Place(folder / "home", rate=0, queue=0, failures=0), (1e5, 0.5))
     study.grant(epsilon=1e5, delta=0.5, models=["naive-bayes", "histogram"])
     yield study
     study.service.close()

@@ -15,13 +15,20 @@ from typing import Any
 
 import pytest
 import uvicorn
+from fastapi.routing import APIRoute
 
 from serve.conftest import SCHEMA, Study, TestClient
+from tacit.serve import carrying
 from tacit.serve.actions import asking
+from tacit.serve.http import routes
 from tacit.serve.http.application import application
 from tacit.serve.http.connections import Connection
 from tacit.serve.http.limits import Guard
 from tacit.serve.http.routes import COOKIE, PREFIX
+from tacit.serve.keeping import MOST_SOURCES
+from tacit.serve.pages import asking as asking_pages
+from tacit.serve.pages import auditing, entering, holdings, people
+from tacit.serve.store import log
 
 COUNT = {"questions": ["count()"], "epsilon": 0.25}
 PEOPLE = {"curator": "curator", "analyst": "ada", "auditor": "eve"}
@@ -375,6 +382,64 @@ def test_endless_headers_are_refused() -> None:
             for number in range(1000):
                 connection.sendall(b"X-%d: " % number + b"x" * 1000 + b"\r\n")
         assert cut_off(connection)
+
+
+METHODS = ["HEAD", "OPTIONS", "TRACE", "PUT", "PATCH", "DELETE", "PROPFIND", "ANYTHING"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_route_refuses_methods_that_it_does_not_have(
+    still: TestClient, lasting: Study, method: str
+) -> None:
+    """Whoever calls, and whatever is sent along; the description may be asked for its headers alone."""
+    with lasting.service.database.read() as connection:
+        before = log.length(connection)
+    views = (routes, asking_pages, auditing, entering, holdings, people)
+    known: dict[str, set[str]] = {f"{PREFIX}/openapi.json": {"GET", "HEAD"}}
+    for route in (route for view in views for route in view.router.routes if isinstance(route, APIRoute)):
+        known.setdefault(route.path, set()).update(route.methods)
+    assert len(known) > 40
+    ids = {"name": "people", "number": "0" * 32, "token": "0" * 16, "file": "model.tacit", "what": "ask"}
+    for path, methods in known.items():
+        if method in methods:
+            continue
+        for headers in ({}, *({"Authorization": f"Bearer {token}"} for token in lasting.tokens.values())):
+            answer = still.request(method, path.format(**ids), headers=headers, data={"epsilon": "1"})
+            assert answer.status_code == 405, (method, path)
+            assert answer.headers["allow"], path
+            assert set(answer.headers) & {"set-cookie", "location", "access-control-allow-origin"} == set()
+            assert "epsilon" not in answer.text
+    with lasting.service.database.read() as connection:
+        assert log.length(connection) == before
+
+
+def test_one_analyst_holds_half_of_the_turns_at_most(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One analyst has more questions that do not end than there are turns; another is answered."""
+    for name in ("ada", "bob"):
+        study.grant(name)
+    inside, over, real = threading.Semaphore(0), threading.Event(), carrying.carry_out
+
+    def slow(service: Any, held: Any, *given: Any, **options: Any) -> None:
+        if held.analyst == "ada":
+            inside.release()
+            over.wait(120)
+        real(service, held, *given, **options)
+
+    monkeypatch.setattr(carrying, "carry_out", slow)
+    app, many, body = application(study.service), MOST_SOURCES + 2, {**COUNT, "epsilon": 0.01}
+    place = "/datasets/people/questions"
+    with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(many + 1) as pool:
+        asked = [pool.submit(call, client, study, "ada", "POST", place, json=body) for _ in range(many)]
+        try:
+            assert all(inside.acquire(timeout=120) for _ in range(MOST_SOURCES // 2))
+            assert not inside.acquire(timeout=0.5)
+            for path in (place, "/datasets/people/plan"):
+                other = pool.submit(call, client, study, "bob", "POST", path, json=body)
+                assert other.result(timeout=60).status_code == 200
+        finally:
+            over.set()
+        assert [one.result().status_code for one in asked] == [200] * many
+    assert study.entries() == many + 1
 
 
 def test_those_who_wait_keep_nobody_out(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fastapi.routing import APIRoute
@@ -23,6 +23,12 @@ from tacit.serve.pages.visits import FORM_COOKIE, destination
 PEOPLE = {"curator": "curator", "analyst": "ada", "auditor": "eve"}
 ASK = {"questions": "count()", "epsilon": "0.05", "delta": "0", "confidence": "0.95"}
 FIT = {"model": "logistic", "target": "income", "epsilon": "0.05"}
+TRAIN = {
+    "architecture": "linear", "target": "income", "epsilon": "0.05", "delta": "1e-7", "population": "2000",
+    "batch_size": "500", "epochs": "1",
+}  # fmt: skip
+MEASURE = {"request": "{fitted}", "epsilon": "0.05"}
+SYNTHESIZE = {"method": "marginals", "rows": "9", "epsilon": "0.05"}
 NEW = {"name": "more", "source": "people.csv", "schema": SCHEMA, "epsilon": "1"}
 GRANT = {"analyst": "bob", "epsilon": "0.1", "all_statistics": "yes"}
 
@@ -78,12 +84,19 @@ MATRIX: list[tuple[str, str, dict[str, str] | None, str]] = [
     ("POST", "/datasets/{name}/grants/{number}/revoke", {}, CURATOR),
     ("GET", "/datasets/{name}/ask", None, ANALYST),
     ("GET", "/datasets/{name}/fit", None, ANALYST),
+    ("GET", "/datasets/{name}/train", None, ANALYST),
     ("GET", "/datasets/{name}/synthesize", None, ANALYST),
+    ("GET", "/datasets/{name}/evaluate", None, ANALYST),
     ("POST", "/datasets/{name}/ask", ASK, ANALYST),
     ("POST", "/datasets/{name}/fit", FIT, ANALYST),
-    ("POST", "/datasets/{name}/synthesize", {"method": "marginals", "rows": "9", "epsilon": "0.05"}, ANALYST),
+    ("POST", "/datasets/{name}/train", TRAIN, ANALYST),
+    ("POST", "/datasets/{name}/synthesize", SYNTHESIZE, ANALYST),
+    ("POST", "/datasets/{name}/evaluate", MEASURE, ANALYST),
     ("POST", "/datasets/{name}/ask/preview", ASK, ANALYST),
     ("POST", "/datasets/{name}/fit/preview", FIT, ANALYST),
+    ("POST", "/datasets/{name}/train/preview", TRAIN, ANALYST),
+    ("POST", "/datasets/{name}/synthesize/preview", SYNTHESIZE, ANALYST),
+    ("POST", "/datasets/{name}/evaluate/preview", MEASURE, ANALYST),
     ("GET", "/requests", None, ALL),
     ("GET", "/requests/{asked}", None, ANALYST),
     ("POST", "/requests/{waiting}/cancel", {}, "curator analyst"),
@@ -98,6 +111,7 @@ MATRIX: list[tuple[str, str, dict[str, str] | None, str]] = [
     ("POST", "/sign-out", {}, ALL),
 ]
 """Every page but those that need no visitor, with the roles that may open it."""
+FORMS = "|".join(get_args(asking_pages.What))
 OPEN = {("GET", "/static/{name}"), ("GET", "/sign-in"), ("POST", "/sign-in")}
 
 
@@ -112,11 +126,15 @@ def test_the_matrix_has_every_page() -> None:
     listed = {
         (
             method,
-            re.sub("/(ask|fit|synthesize)(?=/|$)", "/{what}", re.sub("{asked}|{waiting}", "{number}", path)),
+            re.sub(f"/({FORMS})(?=/|$)", "/{what}", re.sub("{asked}|{waiting}", "{number}", path)),
         )
         for method, path, _, _ in MATRIX
     }
     assert routes == listed | OPEN
+    places = {(method, path) for method, path, _, _ in MATRIX}
+    for what in get_args(asking_pages.What):
+        page = f"/datasets/{{name}}/{what}"
+        assert {("GET", page), ("POST", page), ("POST", f"{page}/preview")} <= places
 
 
 @pytest.mark.parametrize(("method", "path", "form", "roles"), MATRIX)
@@ -124,7 +142,7 @@ def test_who_may_open_which_page(
     browse: Callable[[str | None], Browser], study: Study, method: str, path: str, form: Any, roles: str
 ) -> None:
     """Cell by cell: to the sign-in for nobody, 403 for another role, a page or a redirection for the rest."""
-    grant = study.grant(models=["logistic", "marginals"])
+    grant = study.grant(models=["logistic", "marginals", "network", "evaluation"], delta=1e-6)
     ids = {
         "name": "ada" if path.startswith("/people") else "people",
         "number": grant,
@@ -133,10 +151,13 @@ def test_who_may_open_which_page(
     if "{asked}" in path:
         body = {"questions": ["count()"], "epsilon": 0.1}
         ids["asked"] = asking.ask(study.service, study.ada, "people", body)["id"]
+    fit = {"model": "logistic", "target": "income", "epsilon": 0.1}
+    if form == MEASURE:
+        form = {**form, "request": asking.start(study.service, study.ada, "people", "fit", fit)["id"]}
+        assert worker.once(study.service)
     for role, user in {"nobody": None, **PEOPLE}.items():
         if "{waiting}" in path:
-            body = {"model": "logistic", "target": "income", "epsilon": 0.1}
-            ids["waiting"] = asking.start(study.service, study.ada, "people", "fit", body)["id"]
+            ids["waiting"] = asking.start(study.service, study.ada, "people", "fit", fit)["id"]
         browser, place = browse(user), path.format(**ids)
         answer = browser.get(place) if method == "GET" else browser.post(place, {**form, "once": role})
         if role == "nobody":
@@ -442,6 +463,139 @@ def test_every_kind_of_request_is_called_by_its_name(
     form = browse("curator").get("/datasets/people").text
     for model in ("network", "evaluation"):
         assert f'name="models" value="{model}"' in form
+
+
+JOBS = {"fit": ["naive-bayes"], "train": ["network"], "synthesize": ["marginals"], "evaluate": ["evaluation"]}
+
+
+@pytest.mark.parametrize("what", JOBS)
+def test_a_form_is_offered_where_a_grant_allows_it(
+    browse: Callable[[str | None], Browser], study: Study, what: str
+) -> None:
+    """The first page, the page of the dataset and the tabs lead to it; elsewhere the page says why not."""
+    browser, place = browse("ada"), f"/datasets/people/{what}"
+    study.grant(models=[name for other, names in JOBS.items() if other != what for name in names])
+    pages = ("/", "/datasets/people", "/datasets/people/ask")
+    assert not any(f'href="{place}"' in browser.get(path).text for path in pages)
+    refused = browser.get(place)
+    assert refused.status_code == 200
+    assert f"Your grants allow no {asking_pages.LACKING[what]}. Ask the curator for one." in refused.text
+    assert "Charge and" not in refused.text
+    body = {
+        "fit": FIT,
+        "train": TRAIN,
+        "synthesize": SYNTHESIZE,
+        "evaluate": {**MEASURE, "request": "0" * 32},
+    }
+    for path in (place, f"{place}/preview"):
+        answer = browser.post(path, body[what])
+        assert answer.status_code == 403
+        assert "The grant does not allow" in answer.text
+    study.grant(models=JOBS[what])
+    assert all(f'href="{place}"' in browser.get(path).text for path in pages)
+    expected = "You have no model that predicts" if what == "evaluate" else "Charge and"
+    assert expected in browser.get(place).text
+    assert study.entries() == 0
+
+
+def test_training_and_measuring_by_forms(browse: Callable[[str | None], Browser], study: Study) -> None:
+    """Each has a preview that charges nothing, is charged once however often its form is sent, and ends."""
+    grant = study.grant(models=["network", "evaluation"], delta=1e-6)
+    study.grant(models=["network"], epsilon=0.01)
+    browser = browse("ada")
+    train = {**TRAIN, "epsilon": "0.5", "grant": grant, "label": "the <network>"}
+    previewed = browser.post("/datasets/people/train/preview", train).text
+    assert "This would cost <strong>ε 0.5</strong>, δ 10⁻⁷" in previewed
+    for name, text in train.items():
+        assert (
+            re.search(f'name="{name}"[^>]* value="{text}"|value="{text}" selected', previewed)
+            or name == "label"
+        )
+    assert "the &lt;network&gt;" in previewed
+    assert (
+        "4 times: on a secret sample, in which each row is with a probability of 25%: Gaussian" in previewed
+    )
+    assert study.entries() == 0
+    train["key"] = browser.key("/datasets/people/train")
+    places = {browser.post("/datasets/people/train", train).headers["location"] for _ in range(3)}
+    (trained,) = places
+    assert worker.once(study.service)
+    assert not worker.once(study.service)
+    assert "Download model.safetensors" in browser.get(trained).text
+    number = trained.rpartition("/")[2]
+    form = browser.get("/datasets/people/evaluate").text
+    assert f'<option value="{number}">linear of income (people, request {number[:8]})</option>' in form
+    assert 'name="delta"' not in form
+    measure = {"request": number, "epsilon": "0.25", "grant": grant, "groups_by": "sex"}
+    assert (
+        "This would cost <strong>ε 0.25</strong>."
+        in browser.post("/datasets/people/evaluate/preview", measure).text
+    )
+    assert study.entries() == 1
+    measure["key"] = browser.key("/datasets/people/evaluate")
+    places = {browser.post("/datasets/people/evaluate", measure).headers["location"] for _ in range(2)}
+    (measured,) = places
+    assert worker.once(study.service)
+    page = browser.get(measured).text
+    assert all(word in page for word in ("How good it is", "accuracy", "sex"))
+    assert study.entries() == 2
+    assert 0.74 < study.spent() <= 0.75
+
+
+@pytest.mark.parametrize(
+    ("what", "form", "place"),
+    [
+        ("train", {"architecture": "transformer"}, "architecture-problem"),
+        ("train", {"population": ""}, "population-problem"),
+        ("train", {"population": "many"}, "population-problem"),
+        ("train", {"delta": "0"}, "delta-problem"),
+        ("train", {"target": "wealth"}, "problems"),
+        ("train", {"epochs": "1e9"}, "epochs-problem"),
+        ("train", {"batch_size": "0.5"}, "batch_size-problem"),
+        ("train", {"lr": "nan"}, "lr-problem"),
+        ("train", {"clip_norm": "-1"}, "clip_norm-problem"),
+        ("evaluate", {"request": "0" * 32}, "request-problem"),
+        ("evaluate", {"request": "../model"}, "request-problem"),
+        ("evaluate", {"epsilon": "0"}, "epsilon-problem"),
+        ("evaluate", {"groups_by": "wealth"}, "problems"),
+    ],
+)
+def test_faults_of_jobs_stand_beside_their_field(
+    browse: Callable[[str | None], Browser], study: Study, what: str, form: dict[str, str], place: str
+) -> None:
+    study.grant(models=["naive-bayes", "network", "evaluation"], delta=1e-6)
+    fit = {"model": "naive-bayes", "target": "income", "epsilon": 0.25}
+    number = asking.start(study.service, study.ada, "people", "fit", fit)["id"]
+    assert worker.once(study.service)
+    given = TRAIN if what == "train" else {**MEASURE, "request": number}
+    answer = browse("ada").post(f"/datasets/people/{what}", {**given, **form})
+    assert answer.status_code == 422, answer.text
+    assert f'id="{place}"' in answer.text
+    assert study.entries() == 1
+
+
+def test_a_preview_says_which_part_of_a_budget_is_too_small(
+    browse: Callable[[str | None], Browser], study: Study
+) -> None:
+    study.grant(models=["network"], delta=1e-8)
+    text = browse("ada").post("/datasets/people/train/preview", TRAIN).text
+    assert "does not fit" in text
+    assert "δ 10⁻⁷</strong>, and ε 1, δ 10⁻⁸ of the grant is left, ε 4, δ 10⁻⁶ of the dataset" in text
+
+
+def test_another_analyst_s_model_is_neither_offered_nor_measured(
+    browse: Callable[[str | None], Browser], study: Study
+) -> None:
+    for name in ("ada", "bob"):
+        study.grant(name, models=["naive-bayes", "evaluation"])
+    fit = {"model": "naive-bayes", "target": "income", "epsilon": 0.25}
+    number = asking.start(study.service, study.bob, "people", "fit", fit)["id"]
+    assert worker.once(study.service)
+    browser = browse("ada")
+    assert number[:8] not in browser.get("/datasets/people/evaluate").text
+    answer = browser.post("/datasets/people/evaluate", {**MEASURE, "request": number})
+    assert answer.status_code == 422
+    assert study.entries() == 1
 
 
 def test_a_head_that_is_none_is_told_of_beside_its_field(

@@ -33,6 +33,13 @@ def serve(
         Path | None,
         typer.Option(help="Folder that datasets are registered from.", show_default="data in the home"),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            help="Master of Spark, such as local[2]; tables of its catalog may be registered.",
+            show_default="no Spark",
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Processes for fits and synthesis.", min=0, max=64)] = 1,
     tick: Annotated[
         float, typer.Option(help="Answer at multiples of so many seconds; 0 answers at once.", min=0)
@@ -72,7 +79,18 @@ def serve(
     if certificate is None and host not in LOOPBACK:
         advice = "Give --certificate and --key, or listen at 127.0.0.1 behind a proxy that speaks https."
         raise InvalidValue("--host", host, "an address of the loopback, without https", advice)
-    place = Place(home, database, data, tick, rate, queue, failures)
+    kind = None if database is None else database.partition(":")[0]
+    if kind not in (None, "postgres", "postgresql", "postgresql+psycopg"):
+        advice = "Leave it out: the service then keeps files in its home."
+        raise InvalidValue("--database", kind, "the URL of a PostgreSQL database", advice)
+    place = Place(home, database, data, tick, rate, queue, failures, spark)
+    from tacit.serve.http.running import listening, run
+
+    listener = None if new_token else listening(host, port)
+    if listener is not None and spark is not None:
+        from tacit.data.spark import SparkTables
+
+        SparkTables(spark).start()  # what is wrong with it is told before a token is made
     with place.open() as service:
         first = people.first_curator(service)
         if new_token and first is None:
@@ -81,12 +99,10 @@ def serve(
     scheme = "http" if certificate is None else "https"
     if first is not None:
         typer.echo(f"Token of the curator, shown this once: {first.text}")
-    if new_token:
+    if listener is None:
         return
     typer.echo(f"Serving {home} at {scheme}://{shown}:{port}")
-    from tacit.serve.http.running import run
-
     run(
-        place, host=host, port=port, workers=workers, hosts=name or (),
+        place, listener, host=host, workers=workers, hosts=name or (),
         certificate=None if certificate is None else str(certificate), key=None if key is None else str(key),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 To open a ledger takes several queries, and to open a source an engine, a look at the files and the cleaning
 of each column as a query: more than most questions take. A source serves one request at a time, and is closed
-when its files or its schema have changed, when too many others were asked since, or with the service. How
+when its rows or its schema have changed, when too many others were asked since, or with the service. How
 soon a question is answered tells therefore whether the dataset was asked lately, by anybody.
 """
 
@@ -19,6 +19,7 @@ from tacit.ledger import Ledger
 
 if TYPE_CHECKING:
     from tacit.data.source import PrivateSource
+    from tacit.data.spark import SparkTables
 
 __all__ = ["Keeping"]
 
@@ -33,7 +34,17 @@ class Keeping:
         self._lock, self._turns = threading.Lock(), threading.BoundedSemaphore(MOST_SOURCES)
         self._ledgers: dict[str, Ledger] = {}
         self._idle: OrderedDict[PrivateSource, tuple[str, ...]] = OrderedDict()
+        self._spark: SparkTables | None = None
         self._closed = False
+
+    def spark(self, master: str) -> SparkTables:
+        """The tables of Spark, which starts when the first of them is looked up and ends with the process."""
+        from tacit.data.spark import SparkTables
+
+        with self._lock:
+            if self._spark is None:
+                self._spark = SparkTables(master)
+            return self._spark
 
     def ledger(self, place: str, dataset: str) -> Ledger:
         """The ledger, open at a dataset."""

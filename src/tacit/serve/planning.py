@@ -1,6 +1,7 @@
 """What an analyst may ask for, by kind: questions, fits, training runs, synthetic tables, measurements.
 
 Each is a job of :mod:`tacit.jobs`, planned here from public facts: nothing is charged and no row is read.
+Questions are asked of files and of tables of Spark; the jobs that a worker carries out read files alone.
 A grant lists what it allows besides statistics by name: a model or a synthesizer by its own,
 :data:`NETWORK` for training runs and :data:`EVALUATION` for the measurement of an earlier model on the rows.
 """
@@ -76,14 +77,15 @@ def planned(
     """The job that a request asks for, planned. ``model`` is the file of the model that is to be measured."""
     if kind != "questions" and "label" in body:
         check_name("label", body["label"])
-    files = sources.checked(service, dataset)
-    source, schema = _pattern(service, dataset, files), _schema(dataset.schema)
+    known, schema = sources.checked(service, dataset), _schema(dataset.schema)
     price = {"epsilon": body["epsilon"], "delta": body.get("delta", 0.0)}
     shared: dict[str, Any] = {"schema": schema, "ledger": ledger, **price}
     with ExitStack() as stack:
         if kind == "questions":
-            yield stack.enter_context(_questions(service, dataset, source, schema, body, shared))
-        elif kind == "fit":
+            yield stack.enter_context(_questions(service, dataset, known, schema, body, shared))
+            return
+        source = sources.files_only(known, dataset)
+        if kind == "fit":
             chosen = {name: body[name] for name in FIT if name in body}
             out = None if folder is None else folder / "model.tacit"
             yield stack.enter_context(jobs.plan_fit(source, out=out, **chosen, **shared))
@@ -95,6 +97,7 @@ def planned(
             if model is None:
                 raise InvalidValue("request", body.get("request"), "a request of yours that has made a model")
             options = {name: body[name] for name in ("groups_by", "label") if name in body}
+            options.setdefault("label", f"test of the model of request {str(body['request'])[:8]}")
             yield stack.enter_context(
                 jobs.plan_evaluate(model, source, ledger=ledger, epsilon=price["epsilon"], **options)
             )
@@ -104,15 +107,18 @@ def planned(
 
 @contextmanager
 def _questions(
-    service: Service, dataset: Dataset, source: str, schema: Schema, body: Mapping[str, Any], shared: Any
+    service: Service,
+    dataset: Dataset,
+    known: sources.Files | sources.SparkTable,
+    schema: Schema,
+    body: Mapping[str, Any],
+    shared: Any,
 ) -> Iterator[Job]:
-    from tacit.data.source import connect
-
     confidence = body.get("confidence", 0.95)
     asked = [question_of(one, confidence) for one in body["questions"]]
     key = dataset.name, dataset.schema, dataset.stamp
     with (
-        service.keeping.source(key, lambda: connect(source, schema)) as kept,
+        service.keeping.source(key, lambda: sources.opened(known, dataset, schema)) as kept,
         jobs.plan_query(kept, asked, confidence=confidence, **shared) as job,
     ):
         _require_small(job)
@@ -166,7 +172,3 @@ def _require_small(job: jobs.QueryJob) -> None:
         if size > most:
             advice = "Group by fewer columns or into fewer bins, or ask fewer questions at a time."
             raise InvalidValue("questions", size, f"such that at most {most} numbers are {what}", advice)
-
-
-def _pattern(service: Service, dataset: Dataset, files: list[str]) -> str:
-    return files[0] if len(files) == 1 else sources.pattern(service, dataset.source)

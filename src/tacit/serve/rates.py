@@ -1,18 +1,20 @@
-"""How often somebody may ask: so many at once, and as many again in a minute.
+"""How often somebody may ask, and how many questions of one analyst are answered at a time.
 
-A bucket holds so many drops, each request takes one, and one minute fills it. Buckets are those of one
-process, and are forgotten when they are full again. What is refused is refused from what the caller has sent
-itself, and never from what the rows hold.
+Requests are allowed so many at once, and as many again in a minute: a bucket holds so many drops, each
+request takes one, and one minute fills it. Buckets and turns are those of one process; a bucket is forgotten
+when it is full again. What is refused is refused from what the caller has sent itself, and never from what
+the rows hold.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
-__all__ = ["RETRY_AFTER", "Rate"]
+__all__ = ["RETRY_AFTER", "Rate", "Turns"]
 
 RETRY_AFTER = 10
 """Seconds after which to ask again, always the same."""
@@ -54,3 +56,31 @@ class Rate:
             while len(self._buckets) > _MOST:
                 self._buckets.popitem(last=False)
             return enough
+
+
+class Turns:
+    """So many at a time for each name; further ones of the same name wait, and keep no other name waiting.
+
+    >>> turns = Turns(1)
+    >>> with turns.of("ada"), turns.of("bob"):
+    ...     pass
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._free, self._taken = threading.Condition(), Counter[Hashable]()
+
+    @contextmanager
+    def of(self, name: Hashable) -> Iterator[None]:
+        """Wait until this name has a turn, and hold it for the body."""
+        with self._free:
+            self._free.wait_for(lambda: self._taken[name] < self.most)
+            self._taken[name] += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._taken[name] -= 1
+                if not self._taken[name]:
+                    del self._taken[name]
+                self._free.notify_all()

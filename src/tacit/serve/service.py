@@ -30,6 +30,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Names of this machine: what is sent to one of them is read by nobody on the way."""
 
+_MASTER = re.compile(r"(?!sc:)[\x21-\x7e]{1,200}")
+
 
 def refused(status: int, problem: str, next_step: str = "") -> ServiceRefused:
     """The error for a request that the service refuses."""
@@ -48,7 +50,8 @@ class Place:
 
     ``rate`` is how often a token may be used in a minute, ``queue`` how many jobs of an analyst may wait or
     run at a time, ``failures`` how many requests without a valid token an address may send in a minute; each
-    in one process, and 0 for no limit.
+    in one process, and 0 for no limit. ``spark`` is the master of the Spark whose tables may be registered,
+    such as ``local[2]``; without it only files are.
     """
 
     home: Path
@@ -58,12 +61,16 @@ class Place:
     rate: int = 600
     queue: int = 20
     failures: int = 60
+    spark: str | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.tick) and self.tick >= 0):
             raise InvalidValue("tick", self.tick, "a number of seconds, 0 or more")
         for name in ("rate", "queue", "failures"):
             _validate.count(name, getattr(self, name))
+        if self.spark is not None and not _MASTER.fullmatch(self.spark):
+            advice = "Spark Connect is not supported: its sessions do not say how a table is stored."
+            raise InvalidValue("spark", self.spark, "local[2], say, or the URL of a cluster", advice)
 
     def __repr__(self) -> str:
         return f"Place({str(self.home)!r})"

@@ -25,7 +25,8 @@ categories = ["plain", "{NASTY}"]
 PAGES = {
     "curator": ["/", "/register", "/datasets/people", "/requests", "/people"],
     "ada": ["/", "/datasets/people", "/datasets/people/ask", "/datasets/people/fit",
-            "/datasets/people/synthesize", "/requests", "{answer}", "{job}", "/nothing"],
+            "/datasets/people/train", "/datasets/people/synthesize", "/datasets/people/evaluate", "/requests",
+            "{answer}", "{job}", "{measured}", "/nothing"],
     "eve": ["/", "/ledger/people/verification", "/ledger/people/report", "/log", "/people"],
 }  # fmt: skip
 
@@ -76,6 +77,7 @@ def test_registering(study: Study) -> None:
     page.fill("#source", "../service.db")
     page.fill("#schema", SCHEMA)
     page.fill("#epsilon", "2")
+    page.fill("#delta", "1e-5")
     page.click("main button")
     page.wait_for_selector("#problems")
     assert page.input_value("#schema").strip() == SCHEMA.strip()
@@ -107,9 +109,10 @@ def test_granting(study: Study) -> None:
     for name, epsilon in (("ada", "1"), ("bob", "0.1")):
         page.select_option("#analyst", name)
         page.fill("#epsilon", epsilon)
+        page.fill("#delta", "1e-6")
         page.click("summary >> text=Choose statistics")
-        page.check("input[value=naive-bayes]")
-        page.check("input[value=marginals]")
+        for model in ("naive-bayes", "marginals", "network", "evaluation"):
+            page.check(f"input[value={model}]")
         page.click("button >> text=Grant")
         page.wait_for_selector("text=The grant was made")
     assert page.locator("#grants ~ .scroll >> nth=0").inner_text().count("naive-bayes, marginals") == 2
@@ -197,6 +200,42 @@ def test_fitting_and_downloading(study: Study) -> None:
         page.click("text=Download model.tacit")
     assert waiting.value.suggested_filename == "model.tacit"
     assert Path(waiting.value.path()).stat().st_size > 100
+
+
+def test_training_and_measuring(study: Study) -> None:
+    """A network is trained and then measured, each by its tab, with a preview while one types."""
+    page, before = study.of("ada"), charges(study)
+    page.goto("/datasets/people/ask")
+    page.click("nav a:text-is('Train')")
+    page.select_option("#architecture", "linear")
+    page.select_option("#target", "note")
+    page.fill("#epsilon", "0.1")
+    page.fill("#delta", "1e-7")
+    page.fill("#population", "600")
+    page.click("summary:text-is('More')")
+    page.fill("#epochs", "1")
+    page.fill("#batch_size", "200")
+    page.wait_for_selector("#preview .sign.yes")
+    assert "δ 10⁻⁷" in page.inner_text("#preview")
+    page.click("button:text-is('Charge and train')")
+    page.wait_for_url("**/requests/*")
+    page.wait_for_selector("[data-state=done]")
+    with page.expect_download() as waiting:
+        page.click("a:text-is('Download model.safetensors')")
+    assert Path(waiting.value.path()).stat().st_size > 100
+    trained = page.url.rpartition("/")[2]
+    page.goto("/datasets/people/ask")
+    page.click("nav a:text-is('Measure')")
+    assert page.input_value("#request") == trained  # the newest model comes first
+    page.fill("#epsilon", "0.05")
+    page.wait_for_selector("#preview .sign.yes")
+    page.click("button:text-is('Charge and measure')")
+    page.wait_for_url("**/requests/*")
+    page.wait_for_selector("[data-state=done]")
+    study.known["measured"] = page.url
+    assert "accuracy" in page.inner_text(".answers")
+    assert trained[:8] in page.inner_text("main")
+    assert charges(study) == before + 2
 
 
 def test_a_job_that_waits_is_cancelled(study: Study) -> None:
@@ -344,7 +383,7 @@ def test_pages_fit_small_screens_and_are_accessible(study: Study, user: str) -> 
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
     page = study.of(user)
     for place in PAGES[user]:
-        page.goto(place.format(**{name: study.known[name] for name in ("answer", "job")}))
+        page.goto(place.format(**{name: study.known[name] for name in ("answer", "job", "measured")}))
         for scheme, width in (("light", 1100), ("dark", 375)):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 700})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,24 +14,45 @@ __all__ = ["silent"]
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pyspark", "ibis", "duckdb")
 
 
+_LOCK = threading.Lock()
+_PUT_BACK = ExitStack()
+"""What the last query that ends puts back; loggers and levels belong to the process, not to a thread."""
+_running = 0
+
+
 @contextmanager
 def silent(connection: Any) -> Iterator[None]:
-    """Withhold warnings and logs; those of a cluster's other machines stay where they are."""
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
+    """Withhold warnings and logs; those of a cluster's other machines stay where they are.
+
+    Of queries that overlap, the last one to end switches logs on again.
+    """
+    global _running
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if connection.name == "pyspark":
-            with suppress(Exception):
-                _silence_spark(connection, stack)
-        for name, logger in list(logging.root.manager.loggerDict.items()):
-            theirs = name.partition(".")[0] in _LOGGERS
-            if theirs and isinstance(logger, logging.Logger) and not logger.disabled:
-                logger.disabled = True
-                stack.callback(setattr, logger, "disabled", False)
-        yield
+        with _LOCK:
+            _running += 1
+            if connection.name == "pyspark":
+                with suppress(Exception):
+                    _silence_spark(connection)
+            _silence_loggers()
+        try:
+            yield
+        finally:
+            with _LOCK:
+                _running -= 1
+                if not _running:
+                    _PUT_BACK.close()
 
 
-def _silence_spark(connection: Any, stack: ExitStack) -> None:
+def _silence_loggers() -> None:
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        theirs = name.partition(".")[0] in _LOGGERS
+        if theirs and isinstance(logger, logging.Logger) and not logger.disabled:
+            logger.disabled = True
+            _PUT_BACK.callback(setattr, logger, "disabled", False)
+
+
+def _silence_spark(connection: Any) -> None:
     """Spark logs the rows on which it fails, from Python and from the JVM beside it."""
     from pyspark.logger import PySparkLogger
 
@@ -38,5 +60,6 @@ def _silence_spark(connection: Any, stack: ExitStack) -> None:
         PySparkLogger.getLogger(name)
     context = connection._session.sparkContext
     level = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString()
-    context.setLogLevel("OFF")
-    stack.callback(context.setLogLevel, level)
+    if level != "OFF":
+        context.setLogLevel("OFF")
+        _PUT_BACK.callback(context.setLogLevel, level)

@@ -21,7 +21,9 @@ from tacit.serve.access import Caller
 from tacit.serve.actions.holdings import usable
 from tacit.serve.actions.people import when
 from tacit.serve.grammar import question_of
+from tacit.serve.keeping import MOST_SOURCES
 from tacit.serve.planning import JOBS, named, planned
+from tacit.serve.rates import Turns
 from tacit.serve.service import NAME, Service, refused
 from tacit.serve.store import holdings, log, requests
 from tacit.serve.store.requests import ENDED, Request
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 MOST_QUESTIONS = 100
+_turns = Turns(MOST_SOURCES // 2)
+"""How many of one analyst are planned or answered at a time: half of what is open for all."""
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -58,6 +62,7 @@ def plan(
     _require_allowed(grant, kind, body)
     try:
         with (
+            _turns.of((service.place.home, caller.name)),
             service.ledger(dataset) as ledger,
             service.purse(ledger, grant) as purse,
             planned(
@@ -138,7 +143,7 @@ def ask(
     with the same key is refused.
     """
     require_role(service, caller, dataset, "questions")
-    with ExitStack() as stack:
+    with _turns.of((service.place.home, caller.name)), ExitStack() as stack:
         ended, fresh, prepared = _begun(service, caller, dataset, "questions", body, key, stack)
         if fresh:
             carrying.carry_out(service, ended, prepared=prepared)

@@ -50,13 +50,10 @@ def register(
     """
     caller.must("register datasets")
     named("name", name)
-    files = sources.found(service, source)
+    place = sources.found(service, source)
     known, budget = Schema.from_toml(schema), Budget(epsilon, delta)
-    from tacit.data.source import connect
-
-    place: Any = files[0] if len(files) == 1 else sources.pattern(service, source)
-    connect(place, known).close()
-    made = Dataset(name, source, known.to_toml(), sources.stamp(files), service.now())
+    place.open(known).close()
+    made = Dataset(name, source, known.to_toml(), place.stamp(), service.now())
     with service.database.read() as connection:
         if holdings.dataset(connection, name) is not None:
             raise refused(409, f"There is a dataset {name!r} already.", "Choose another name.")
@@ -72,13 +69,13 @@ def register(
 
 
 def confirm_dataset(service: Service, caller: Caller, name: str) -> dict[str, Any]:
-    """Take the files of a dataset for what they are now: the curator answers that they hold the same people.
+    """Take the rows of a dataset for what they are now: the curator answers that they hold the same people.
 
     The budget goes on as it was. For other people, register another dataset.
     """
     caller.must("confirm datasets")
     dataset = known_dataset(service, caller, name)
-    stamp = sources.stamp(sources.found(service, dataset.source))
+    stamp = sources.found(service, dataset.source).stamp()
     with service.database.write() as connection:
         holdings.restamp(connection, name, stamp)
         log.append(connection, caller.name, "confirmed dataset", name, changed=stamp != dataset.stamp)

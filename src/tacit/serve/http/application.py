@@ -87,7 +87,9 @@ def _answer(request: Request, error: TacitError, headers: Mapping[str, str] | No
     """An error as JSON, or as a page where a page was asked for."""
     told = error_of(error)
     if not request.url.path.startswith(f"{PREFIX}/"):
-        return failure(request, told)
+        page = failure(request, told)
+        page.headers.update(headers or {})
+        return page
     if told["status"] == 401:
         headers = {"WWW-Authenticate": "Bearer"}
     return Plain({"error": told}, told["status"], headers)

@@ -50,7 +50,12 @@ class NewDataset(Body):
     """A dataset: where its rows are, what is public about them, its budget."""
 
     name: Name
-    source: Annotated[str, Field(max_length=500, description="A file in the folder of data, or a pattern.")]
+    source: Annotated[
+        str,
+        Field(
+            max_length=500, description="A file in the folder of data, a pattern, or spark:database.table."
+        ),
+    ]
     rules: Annotated[
         str, Field(max_length=900_000, alias="schema", description="The schema, as TOML, with its unit.")
     ]

@@ -1,4 +1,4 @@
-"""Asking, fitting and synthesizing, each with a preview; requests, with their progress, answers and files."""
+"""Questions and jobs, each with a form and a preview; requests, with their progress, answers and files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
+from pydantic import BaseModel
 
 from tacit import events
 from tacit.errors import TacitError
@@ -16,37 +17,48 @@ from tacit.guarantee import Guarantee
 from tacit.relations import Unit
 from tacit.report.answers import cost_section
 from tacit.report.numbers import number
-from tacit.report.page import Section
+from tacit.report.page import Branch, Section
 from tacit.report.wording import tree_of
 from tacit.schema import Schema
 from tacit.serve.actions import asking
-from tacit.serve.http.bodies import Fit, Questions, Synthesis, body_of
+from tacit.serve.http.bodies import Fit, Measurement, Questions, Synthesis, Training, body_of
 from tacit.serve.pages import charts
-from tacit.serve.pages.budgets import held, in_force
+from tacit.serve.pages.budgets import held, in_force, offered
 from tacit.serve.pages.forms import Form, Unfit
 from tacit.serve.pages.rendering import rendered
 from tacit.serve.pages.visits import Visit, Visiting, redirected
+from tacit.serve.planning import ARCHITECTURES
 
 __all__ = ["router"]
 
 router = APIRouter()
 Name = Annotated[str, Path(max_length=64)]
-What = Literal["ask", "fit", "synthesize"]
+What = Literal["ask", "fit", "train", "synthesize", "evaluate"]
 Told = Annotated[str, Query(max_length=40)]
-BODIES: dict[str, type[Questions] | type[Fit] | type[Synthesis]] = {
+BODIES: dict[str, type[BaseModel]] = {
     "ask": Questions,
     "fit": Fit,
+    "train": Training,
     "synthesize": Synthesis,
+    "evaluate": Measurement,
 }
+MOST_MODELS = 1000
+"""So many of the newest requests are searched for models."""
 DEFAULTS = {"epsilon": "0.1", "delta": "0", "confidence": "0.95", "questions": ""}
+SMALL_DELTA = "1e-6"
+"""What a form for a training run proposes: the noise of DP-SGD is Gaussian, and takes a δ above 0."""
+LACKING = {"fit": "model", "train": "training run", "synthesize": "synthesis", "evaluate": "measurement"}
+LONGEST = 300
+"""Characters of a preview after which no further step is told."""
 LEVELS = {"0.8": "80 %", "0.9": "90 %", "0.95": "95 %", "0.99": "99 %"}
 
 
 @router.get("/datasets/{name}/{what}")
 def asking_page(visit: Visiting, name: Name, what: What) -> Response:
-    """The form for questions, for a fit or for a synthesis."""
+    """The form for questions or for a job."""
     _must(visit, what)
-    return _form(visit, name, what, Form().with_defaults(**DEFAULTS))
+    proposed = {**DEFAULTS, "delta": SMALL_DELTA} if what == "train" else DEFAULTS
+    return _form(visit, name, what, Form().with_defaults(**proposed))
 
 
 @router.post("/datasets/{name}/{what}/preview")
@@ -76,9 +88,9 @@ def ask(visit: Visiting, name: Name, what: What) -> Response:
     asking.require_role(visit.service, visit.caller, name, "questions" if what == "ask" else what)
     try:
         kind, body = _body(visit.form, what)
-        body.pop("population", None)
         key = visit.form["key"] or None
         if kind == "questions":
+            body.pop("population", None)  # a guess, for the preview alone
             made = asking.ask(visit.service, visit.caller, name, body, key)
         else:
             made = asking.start(visit.service, visit.caller, name, kind, body, key)
@@ -97,7 +109,7 @@ def _must(visit: Visit, what: str) -> None:
 def _body(form: Form, what: str) -> tuple[str, dict[str, Any]]:
     """The kind of a request and its body, as the API has them."""
     if what == "ask":
-        return "questions", body_of(form.body(Questions))
+        return "questions", body_of(form.body(BODIES[what]))
     return what, body_of(form.body(BODIES[what], kind=what), "kind")
 
 
@@ -105,21 +117,58 @@ def _planned(visit: Visit, name: str, plan: dict[str, Any]) -> dict[str, Any]:
     """A plan, with what there is to draw."""
     about = held(visit, name)
     (grant,) = [one for one in about["grants"] if one["id"] == plan["grant"]["id"]]
-    tree = tree_of(events.from_json(json.dumps(plan["event"])), Unit(**about["unit"]))
-    return {**plan, "budget": grant["budget"], "spent": grant["spent"], "tree": tree}
+    done = _sentence(tree_of(events.from_json(json.dumps(plan["event"])), Unit(**about["unit"])))
+    left = {"grant": grant["remaining"], "dataset": about["remaining"]}
+    return {**plan, "budget": grant["budget"], "spent": grant["spent"], "left": left, "done": done}
+
+
+def _sentence(tree: Branch) -> str:
+    """What would be done to the data: the first steps of it, down to the noise, in one sentence."""
+    told, rest = tree.text, list(tree.below)
+    while rest and len(told) < LONGEST:
+        first = rest.pop(0)
+        told += (" " if told.endswith(":") else "; ") + first.text
+        rest = [*first.below, *rest]
+    return f"{told[:1].upper()}{told[1:].rstrip(':')}{' …' if rest else '.'}"
 
 
 def _form(visit: Visit, name: str, what: str, form: Form, planned: dict[str, Any] | None = None) -> Response:
     about = held(visit, name)
     grants = in_force(about)
     schema = Schema.from_toml(about["schema"])
-    allowed = {model for grant in grants for model in grant["models"]}
+    made = _models_of(visit) if what == "evaluate" else []
     key = form["key"] if form.status == 503 and form["key"] else secrets.token_hex(16)
     return rendered(
         f"{what}.html", visit, status=form.status, what=what, about=about, grants=grants, form=form,
         planned=planned, key=key, columns=list(schema.columns), population=schema.population, levels=LEVELS,
-        **(_questions(schema, grants) if what == "ask" else _models(allowed)),
+        made=made, lacking=_lacking(what, grants, made), architectures=list(ARCHITECTURES),
+        **(_questions(schema, grants) if what == "ask" else _models(grants)),
     )  # fmt: skip
+
+
+def _lacking(what: str, grants: list[dict[str, Any]], made: list[tuple[str, str]]) -> str:
+    """Why there is no form; nothing where there is one."""
+    if what not in offered(grants):
+        return f"Your grants allow no {LACKING[what]}. Ask the curator for one."
+    if what == "evaluate" and not made:
+        return "You have no model that predicts a column. Fit or train one first."
+    return ""
+
+
+def _models_of(visit: Visit) -> list[tuple[str, str]]:
+    """The visitor's models that predict something, the newest first: the request that made each, and a name.
+
+    Models that were made from another dataset are among them: their columns may be those of this one.
+    """
+    found = asking.list_requests(visit.service, visit.caller, MOST_MODELS)
+    models = []
+    for one in found:
+        asked = one["asked"]
+        if one["kind"] in ("fit", "train") and one["state"] == "done" and asked.get("target"):
+            called = asked["model" if one["kind"] == "fit" else "architecture"]
+            place = f"{one['dataset']}, request {one['id'][:8]}"
+            models.append((one["id"], f"{called} of {asked['target']} ({place})"))
+    return models
 
 
 def _questions(schema: Schema, grants: list[dict[str, Any]]) -> dict[str, Any]:
@@ -157,9 +206,10 @@ def _examples(schema: Schema) -> list[tuple[str, str]]:
     return [(one.name, str(one)) for one in found]
 
 
-def _models(allowed: set[str]) -> dict[str, Any]:
+def _models(grants: list[dict[str, Any]]) -> dict[str, Any]:
     from tacit.estimators.registry import ESTIMATORS, SYNTHESIZERS
 
+    allowed = {model for grant in grants for model in grant["models"]}
     return {
         "models": {name: kind.title for name, kind in ESTIMATORS.items() if name in allowed},
         "methods": [name for name in SYNTHESIZERS if name in allowed],
@@ -225,4 +275,6 @@ def _measured(found: Evaluation) -> Section:
         f"Each interval contains, with {found.confidence:.0%} confidence, the value of the figure on the "
         "population that the rows are a sample of; the privacy noise is included."
     )
-    return Section("How good it is", [about], table=(("", "value", f"{found.confidence:.0%} interval"), rows))
+    return Section(
+        "How good it is", [about], table=(("figure", "value", f"{found.confidence:.0%} interval"), rows)
+    )

@@ -9,8 +9,12 @@ from tacit.relations import Unit
 from tacit.report.wording import called, protected
 from tacit.serve.actions import auditing, holdings
 from tacit.serve.pages.visits import Visit
+from tacit.serve.planning import EVALUATION, NETWORK
 
-__all__ = ["asked_epsilon", "held", "in_force", "spending"]
+__all__ = ["asked_epsilon", "held", "in_force", "offered", "spending"]
+
+FORMS = {"ask": "Ask", "fit": "Fit", "train": "Train", "synthesize": "Synthesize", "evaluate": "Measure"}
+"""The forms of a dataset, by the last part of their addresses, each with the name of its tab."""
 
 
 def held(visit: Visit, name: str) -> dict[str, Any]:
@@ -36,6 +40,15 @@ def asked_epsilon(asked: Mapping[str, Any]) -> float:
 def in_force(about: dict[str, Any]) -> list[dict[str, Any]]:
     """The grants that can be used, the newest first."""
     return [grant for grant in reversed(about["grants"]) if grant["state"] == "in force"]
+
+
+def offered(grants: list[dict[str, Any]]) -> dict[str, str]:
+    """The forms that grants in force allow to be sent: questions always, a job where a grant lists it."""
+    from tacit.estimators.registry import ESTIMATORS, SYNTHESIZERS
+
+    listed = {model for grant in grants if grant["state"] == "in force" for model in grant["models"]}
+    needed = {"fit": ESTIMATORS, "train": (NETWORK,), "synthesize": SYNTHESIZERS, "evaluate": (EVALUATION,)}
+    return {what: name for what, name in FORMS.items() if what == "ask" or listed & set(needed[what])}
 
 
 def _state(grant: dict[str, Any]) -> str:

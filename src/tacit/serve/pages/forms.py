@@ -32,9 +32,11 @@ __all__ = ["Form", "NewGrant", "NewUser", "Unfit"]
 
 Body = TypeVar("Body", bound=BaseModel)
 MOST_FIELDS = 2000
-NUMBERS = frozenset({"epsilon", "delta", "confidence", "days", "norm", "interval_share"})
-WHOLE = frozenset({"population", "rows", "bins", "rounds", "n_clusters", "n_components"})
-LISTS = frozenset({"statistics", "models", "exclude"})
+NUMBERS = frozenset(
+    {"epsilon", "delta", "confidence", "days", "norm", "interval_share", "epochs", "lr", "clip_norm"}
+)
+WHOLE = frozenset({"population", "rows", "bins", "rounds", "n_clusters", "n_components", "batch_size"})
+LISTS = frozenset({"statistics", "models", "exclude", "groups_by"})
 SWITCHES = frozenset({"buy_population"})
 PLACES = {"question": "questions", "condition": "questions", "column": "questions", "where": "questions"}
 """Fields of a form in which a value stands that an error calls by another name."""

@@ -18,7 +18,7 @@ from tacit.report.numbers import counted, small, up
 from tacit.report.page import PARTS, STYLE, breakable
 from tacit.serve.access import MAY
 from tacit.serve.pages import charts
-from tacit.serve.pages.budgets import asked_epsilon
+from tacit.serve.pages.budgets import asked_epsilon, offered
 from tacit.serve.pages.visits import Visit
 
 __all__ = ["POLICY", "STATIC", "failed", "rendered"]
@@ -111,7 +111,7 @@ def _environment() -> Environment:
         loader=ChoiceLoader([DictLoader({"parts.html": PARTS}), PackageLoader("tacit.serve.pages")]),
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters.update(asked_epsilon=asked_epsilon)
+    made.filters.update(asked_epsilon=asked_epsilon, offered=offered)
     made.filters.update(up=up, down=_down, small=small, moment=_moment, breakable=breakable, pairs=_pairs)
     made.globals.update(bar=charts.bar, steps=charts.course, counted=counted)
     return made
