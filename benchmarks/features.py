@@ -34,9 +34,9 @@ NAMES = {"cifar10": "CIFAR-10", "sst2": "SST-2", "agnews": "AG News (10,000 rows
 TRIED = (
     "Settings were compared on 5,000 held-out training images of CIFAR-10, with noise for 50,000: at ε = 3, "
     "40 epochs with learning rate 20 had 88.20 and 88.06 % right without mirror images (two seeds), where 20 "
-    "epochs and larger clip_norms had up to 87.72 %, and 88.88 and 88.50 % with them. They were taken after 30 "
-    "epochs with learning rate 16 had given 87.03 % on the test rows (one seed, no mirror images), so that the "
-    "figure at ε = 3 may be slightly too good."
+    "epochs and larger clip_norms had up to 87.72 %, and 88.88 and 88.50 % with them. They were taken after "
+    "30 epochs with learning rate 16 had given 87.03 % on the test rows (one seed, no mirror images), so "
+    "that the figure at ε = 3 may be slightly too good."
 )
 HEADER = "| data | features | ε | accuracy % | target | | seconds a run |\n|---|---|---|---|---|---|---|"
 
