@@ -163,7 +163,9 @@ def test_frames(name: str, frame: str) -> None:
     check(FRAMES[frame](visits(who)), len(who))
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "registered", "parquet", "spark"])
+@pytest.mark.parametrize(
+    "engine", ["duckdb", "registered", "parquet", pytest.param("spark", marks=pytest.mark.audit)]
+)
 def test_engines(request: pytest.FixtureRequest, engine: str) -> None:
     """Times are refused by their type, on engines and in files; everybody else is one person."""
     make = request.getfixturevalue(engine if engine == "parquet" else f"{engine}_maker")

@@ -122,6 +122,7 @@ def test_the_key_is_not_shown() -> None:
     assert SPLIT.key not in repr(SPLIT.test)
 
 
+@pytest.mark.audit
 def test_rows_that_are_cleaned_alike_are_on_one_side() -> None:
     """How a value was written, and whether it was outside of its bounds, is no part of its content."""
     plain = {"age": 120, "pay": 7.0, "sex": None, "born": None}

@@ -459,6 +459,7 @@ with Ledger.open(f"{folder}/big.db", Budget(9.0, 1e-3)) as ledger:
 """
 
 
+@pytest.mark.audit
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     """600 000 rows more are 456 MB of features, and twice the 77 MB that they store if the engine collects
     them; boosting keeps 15 MB of codes and targets, and 15 MB more for a moment."""
