@@ -276,7 +276,7 @@ def kills(folder: Path, times: int) -> list[str]:
     asked: list[tuple[str, str, dict[str, Any]]] = []
 
     def start(which: str) -> None:
-        given = (serve, (place, port)) if which == "server" else (worker.work, (place,))
+        given = (serve, (place, port)) if which == "server" else (worker.work, (place, os.getpid()))
         processes[which] = fork.Process(target=given[0], args=given[1])
         processes[which].start()
 

@@ -70,6 +70,9 @@ def lay_out(source: Path) -> None:
             source / folder,
             ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "_*.md"),  # parts of other pages
         )
+    for guide in (source / "docs").glob("*.md"):  # the README is the front page of the site
+        text = guide.read_text(encoding="utf-8")
+        guide.write_text(text.replace("](../README.md", "](../index.md"), encoding="utf-8")
     for name in (*PROJECT, "CITATION.cff", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
 
