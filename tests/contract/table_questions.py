@@ -199,9 +199,10 @@ class Asked:
     def found(self, exact: pd.DataFrame, runs: int) -> np.ndarray:
         """Noisy counts of the frequent keys, −1 where a key is not shown, and how many others are.
 
-        Noise is independent in all keys, so many runs are one run with as many times the keys.
+        Noise is independent in all keys, so many runs are one run with as many times the keys. An engine
+        returns keys in any order; sorted, each gets the same noise in every run of a seed.
         """
-        keys = len(exact)
+        exact, keys = exact.sort_values("key"), len(exact)
         tiled = pd.DataFrame({"key": np.arange(runs * keys), "n": np.tile(exact["n"].to_numpy(), runs)})
         outcome = self.noisy_statistic.answer([tiled])
         counts = np.full(runs * keys, -1)

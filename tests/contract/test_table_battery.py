@@ -326,6 +326,12 @@ def test_keys_beyond_the_bound_are_not_counted() -> None:
     assert found["n"].sum() == len(BASE) + 3
 
 
+def test_an_audit_of_keys_is_the_same_in_whatever_order_an_engine_returns_them() -> None:
+    (exact,) = cells(tc.FOUND, tc.MANY_KEYS)
+    forwards, backwards = (tc.FOUND.made(1).found(keys, runs=20) for keys in (exact, exact[::-1]))
+    assert np.array_equal(forwards, backwards)
+
+
 def test_bounds_at_the_threshold() -> None:
     """With the bin of those far out just at the threshold, nearly all of ε can be seen."""
     number = tc.reach(1.0)
