@@ -9,9 +9,10 @@ The supported versions of Python are those that ``pyproject.toml`` lists. Each i
 PATH; a version that is not found is named at the end as skipped. Extras are tried with the Python that runs
 this script.
 
-Each install goes into a fresh virtual environment under ``--work``. There, the first example of the README
-and every command are run, on tables of a few rows. Without an extra, every name and command that needs it
-has to say which extra to install; with it, the name has to be there.
+Each install goes into a fresh virtual environment under ``--work``. In that of the base, the first example of
+the README and every command are run, on tables of a few rows, and every name and command that needs an extra
+has to say which one to install. In that of an extra, what the extra is for is tried (``dist_extras.py``); the
+other packages have the versions of ``constraints.txt`` there too, so commands of the base are not run again.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from dist_extras import NAMES, WITH_EXTRAS, check_extras, requirements, trains
+from dist_running import ROOT, Failed, first_example, run, words_of
+
 NEEDED = (
     "pyproject.toml",
     "README.md",
@@ -59,32 +61,6 @@ STRAY = (
     ".ruff_cache",
     ".db",
 )
-NAMES = {
-    "torch": (
-        "tacit.training:Trainer",
-        "tacit.labels:Perceptron",
-        "tacit.federated:Silo",
-        "tacit.attacks.gradients:psnr",
-    ),
-    "images": ("PIL:Image",),
-    "postgres": ("psycopg:connect",),
-    "spark": ("pyspark:sql",),
-    "federated": ("tacit.federated:private", "tacit.federated.secure:aggregate"),
-    "simulation": ("tacit.federated:private", "ray:init"),
-    "serve": ("fastapi:FastAPI", "uvicorn:run"),
-    "llm": ("transformers:AutoModelForCausalLM", "tacit.training:Trainer", "tacit.language:SoftPrompt"),
-}
-"""Names that an extra brings. Those of tacit have to name the extra where it is absent."""
-TRAIN = (
-    "train small.csv --schema small.toml --target income --architecture linear --epochs 1 --batch-size 50"
-    " --epsilon 1 --delta 1e-5 --ledger small.db --out small.safetensors"
-)
-REFUSED = {
-    "torch": TRAIN,
-    "postgres": "ledger show postgresql://localhost/none",
-    "serve": "serve --home study --host 0.0.0.0",
-}
-"""Commands that have to name the extra where it is absent."""
 ROAD = """
 plan --population 1000 --batch-size 50 --epochs 2 --epsilon 1 --delta 1e-5
 schema init small.csv --out draft.toml
@@ -113,8 +89,6 @@ ledger verify small.db
 ledger export small.db
 """
 """Every command that needs no extra, in an order in which each finds the files that it reads."""
-WITH_EXTRAS = {"train": "torch", "serve": "serve"}
-"""Commands that need an extra."""
 PAGES = ("answers.html", "small.html", "ledger.html")
 SMALL = """
 population = 400
@@ -137,51 +111,6 @@ for name, command in COMMANDS.items():
     inner = getattr(command.loaded(), "commands", None)
     print(*([name] if inner is None else [f"{name} {each}" for each in inner]), sep="\\n")
 """
-ASK = """
-import sys, time
-import tacit
-from tacit.serve.client import Session
-url, token = sys.argv[1:]
-curator = Session(url, token)
-for _ in range(600):  # it may still be starting
-    try:
-        curator.call("GET", "/health")
-        break
-    except tacit.errors.TacitError:
-        time.sleep(0.1)
-schema = open("small.toml").read()
-curator.call("POST", "/datasets", {"name": "small", "source": "small.csv", "schema": schema, "epsilon": 2.0})
-curator.call("POST", "/users", {"name": "ada", "role": "analyst"})
-analyst = curator.call("POST", "/users/ada/tokens", {"days": 1})["token"]
-curator.call("POST", "/grants", {"analyst": "ada", "dataset": "small", "epsilon": 1.0})
-print(tacit.connect(url, token=analyst, dataset="small").count(epsilon=1.0).guarantee.epsilon)
-"""
-"""A curator registers a table and an analyst asks it one question."""
-
-
-class Failed(SystemExit):
-    """A check that failed; the message says which."""
-
-
-def bare() -> dict[str, str]:
-    """The environment of this process without what would lead to another tacit."""
-    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-
-
-def run(*words: str | Path, cwd: Path, code: int | None = 0, seconds: float = 300) -> str:
-    """The output of a command, which must end with ``code``."""
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env=bare(),
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    if code is not None and done.returncode != code:
-        raise Failed(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
 
 
 def project() -> dict[str, object]:
@@ -272,10 +201,13 @@ def install(wheel: Path, extra: str, python: str, work: Path) -> Path:
         "-c",
         ROOT / "constraints.txt",
     ]
-    if extra in ("torch", "llm"):
+    if trains(extra):
         run(*pip, *os.environ.get("TORCH_PIP_ARGS", "").split(), "torch==2.13.0", cwd=work, seconds=1800)
-    run(*pip, f"{wheel}[{extra}]" if extra else wheel, cwd=work, seconds=1800)
+    extras, besides = requirements(extra)
+    run(*pip, f"{wheel}[{extras}]" if extra else wheel, cwd=work, seconds=1800)
     run(place / "bin/python", "-m", "pip", "check", cwd=work)
+    if besides:
+        run(*pip, *besides, cwd=work, seconds=1800)
     return place / "bin"
 
 
@@ -299,30 +231,25 @@ def lay_out(folder: Path) -> None:
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def first_example() -> tuple[str, str]:
-    """The first block of Python in the README, and what it says that it prints."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    if found is None:
-        raise Failed("README.md begins with no example that is followed by what it prints")
-    return found.group(1), found.group(2)
-
-
-def steps() -> list[list[str]]:
+def steps() -> list[tuple[str, ...]]:
     """The words of each command of the road."""
-    return [shlex.split(line) for line in ROAD.replace("\n    ", " ").strip().splitlines()]
+    return words_of(ROAD)
 
 
-def smoke(bin: Path, folder: Path) -> None:
-    """The version, every command's help, the first example of the README, and every command on few rows."""
-    lay_out(folder)
+def check_installed(bin: Path, folder: Path) -> None:
+    """The tacit of the environment is the one of the wheel."""
     tacit = bin / "tacit"
     if run(tacit, "--version", cwd=folder).strip() != f"tacit {version()}":
         raise Failed("tacit --version does not say the version of this tree")
     said = run(bin / "python", "-c", "import tacit; print(tacit.__version__, tacit.__file__)", cwd=folder)
     if not said.startswith(f"{version()} ") or str(bin.parent) not in said:
         raise Failed(f"another tacit was imported: {said}")
-    code, printed = first_example()
+
+
+def check_commands(bin: Path, folder: Path) -> None:
+    """Every command's help, the first example of the README, and every command on few rows."""
+    tacit = bin / "tacit"
+    code, printed = first_example("README.md")
     if (said := run(bin / "python", "-W", "error", "-c", code, cwd=folder)) != printed:
         raise Failed(f"the first example of the README prints\n{said}")
     run(tacit, "--help", cwd=folder)
@@ -337,55 +264,6 @@ def smoke(bin: Path, folder: Path) -> None:
     for page in PAGES:
         if "<html" not in (folder / page).read_text(encoding="utf-8"):
             raise Failed(f"{page} is no page")
-
-
-def check_serving(bin: Path, folder: Path) -> None:
-    """The service starts, an analyst asks it one question, and it ends when it is told to."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (folder / "study/data").mkdir(parents=True)
-    shutil.copy(folder / "small.csv", folder / "study/data/small.csv")
-    with subprocess.Popen(
-        [str(bin / "tacit"), "serve", "--home", "study", "--port", str(port)],
-        cwd=folder,
-        env=bare(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as served:
-        try:
-            assert served.stdout is not None
-            token = served.stdout.readline().split()[-1]
-            said = run(bin / "python", "-c", ASK, f"http://127.0.0.1:{port}", token, cwd=folder)
-        finally:
-            served.terminate()
-            served.wait(120)
-    if said.strip() != "1.0":
-        raise Failed(f"a question through the service says:\n{said}")
-
-
-def check_extras(bin: Path, folder: Path, extra: str) -> None:
-    """The names and commands of the installed extra work; others do too, or say what to install."""
-    for other, names in NAMES.items():
-        for name in names:
-            module, _, attribute = name.partition(":")
-            code = f"from {module} import {attribute}"
-            if other == extra:
-                run(bin / "python", "-W", "error", "-c", code, cwd=folder)
-            elif module.startswith("tacit"):
-                said = run(bin / "python", "-c", code, cwd=folder, code=None)
-                if said and "tacit.errors.MissingExtra" not in said:
-                    raise Failed(f"without the extra {other}, {code!r} says:\n{said}")
-    trains = extra in ("torch", "llm")
-    for other, words in REFUSED.items():
-        there = other == extra or (other == "torch" and trains)
-        said = run(bin / "tacit", *shlex.split(words), cwd=folder, code=0 if there and trains else 2)
-        if (f"tacit[{other}]" in said and said.count("\n") == 1) == there:
-            raise Failed(f"with {extra or 'no extra'}, tacit {words} says:\n{said}")
-    if trains:
-        run(bin / "tacit", "inspect", "small.safetensors", cwd=folder)
-    if extra == "serve":
-        check_serving(bin, folder)
 
 
 def main() -> None:
@@ -415,11 +293,18 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     base = [] if arguments.no_base else [("", python) for python in pythons.values()]
     for extra, python in [*base, *((extra, sys.executable) for extra in extras)]:
+        began = time.monotonic()
         bin = install(wheel, extra, python, work)
-        smoke(bin, work / "smoke")
-        check_extras(bin, work / "smoke", extra)
+        folder = work / "smoke"
+        lay_out(folder)
+        check_installed(bin, folder)
+        if not extra:
+            check_commands(bin, folder)
+        check_extras(bin, folder, extra)
         release = run(bin / "python", "-V", cwd=work).strip()
-        print(f"{extra or 'base'}: installed for {release}, every command works", flush=True)
+        took = f"{(time.monotonic() - began) / 60:.1f} minutes"
+        works = f"what {extra} brings works" if extra else "every command works"
+        print(f"{extra or 'base'}: installed for {release}, {works} ({took})", flush=True)
         shutil.rmtree(bin.parent)
     if absent and not arguments.no_base:
         advice = "name one with --python, or make dist PYTHONS=…"
