@@ -88,6 +88,10 @@ def test_files_that_hold_no_predictions(tmp_path: Path, run: Any) -> None:
     for name, word in expected.items():
         file = tmp_path / f"{name}.csv"
         assert word in run("attack", "--members", file, "--others", file, code=2)
+    nothing, good = tmp_path / "nothing.csv", tmp_path / "empty.csv"
+    nothing.touch()
+    for sides in ((nothing, good), (good, nothing)):
+        assert f"{nothing} is empty" in run("attack", "--members", sides[0], "--others", sides[1], code=2)
 
 
 def written(path: Path, header: str, rows: Any) -> Path:

@@ -152,6 +152,7 @@ def test_a_csv_file_needs_its_shape(run: Run) -> None:
         (("--aggregator", "gnmax", "--sigma", "3", "--gamma", "1"), "gamma"),
         (("--aggregator", "median"), "aggregator"),
         (("--aggregator", "gnmax", "--sigma", "9", "--answers", "9"), "answers"),
+        (("--aggregator", "gnmax", "--sigma", "9", "--answers", "3"), "tacit: answers must be 4"),
         (("--aggregator", "gnmax", "--sigma", "9", "--classes", "3"), "classes"),
     ],
 )
@@ -218,6 +219,7 @@ def test_unknown_names_and_targets_are_refused(run: Run) -> None:
         {"queries": "absent.csv"},
     ):
         assert fit(run, **changed).code == 2
+    assert fit(run, "--ask", "999").err.startswith("tacit: ask must be at most the number of queries, 200")
     assert charges() == 0
 
 

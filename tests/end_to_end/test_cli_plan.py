@@ -143,6 +143,8 @@ def test_steps_known_by_epsilon_and_delta_alone() -> None:
         ("--population 10 --batch-size 20 --epochs 1 --delta 1e-5 --epsilon 1", "batch_size must be at most"),
         ("--population 10 --batch-size 2 --epochs 0 --delta 1e-5 --epsilon 1", "epochs must be"),
         ("--population 10 --batch-size 2 --epochs 1 --delta 1e-5 --epsilon -1", "epsilon must be"),
+        ("--population 10 --batch-size 2 --epochs 1 --delta 1e-5 --epsilon 0", "epsilon must be"),
+        ("--population 10 --batch-size 2 --epochs 1 --delta 1e-5 --noise-multiplier 0", "multiplier must be"),
         ("--population 10 --batch-size 2 --epochs 1 --delta 0 --epsilon 1", "delta must be"),
         ("--population 10 --batch-size 2 --epochs 1 --delta 1e-5 --epsilon 1 --steps 5", "--steps is for a"),
         ("--population 10 --batch-size 2 --epochs 1 --delta .1 --epsilon 1 --relation x", "relation must be"),

@@ -13,6 +13,7 @@ from rich.table import Table
 from tacit import jobs
 from tacit.cli import options
 from tacit.cli.common import say, show_json, status, wants_json
+from tacit.errors import SourceMissing
 
 __all__ = ["attack"]
 
@@ -42,6 +43,10 @@ def attack(
     covers them, and nothing is charged: do not publish them.
     """
     json = wants_json(format)
+    if model is None:
+        for path in map(Path, (members, others)):
+            if path.is_file() and not path.stat().st_size:
+                raise SourceMissing(f"{path} is empty.", "Name a CSV file of predictions.", path=str(path))
     with status("Attacking the model"):
         found = jobs.attack(
             model, members=members, others=others, out=out, overwrite=overwrite, delimiter=delimiter

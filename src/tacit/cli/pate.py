@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +24,8 @@ app = typer.Typer(
 )
 
 AGGREGATORS = ("confident", "gnmax", "lnmax")
+OPTIONS = {"answered": "answers", "asked": "ask"}
+"""The options whose arguments of the library have other names, by those names."""
 
 
 @app.command()
@@ -94,11 +98,13 @@ def answer(
         aggregator,
         {"threshold": threshold, "sigma_threshold": sigma_threshold, "sigma": sigma, "gamma": gamma},
     )
-    with jobs.plan_pate_answer(
-        votes, aggregator=chosen, ledger=ledger, delta=delta, epsilon=epsilon, answers=answers,
-        queries=queries,
-        classes=classes, dataset=dataset, out=out, overwrite=overwrite, label=label, random_state=seed,
-    ) as job:  # fmt: skip
+    with _named_by_option():
+        planned = jobs.plan_pate_answer(
+            votes, aggregator=chosen, ledger=ledger, delta=delta, epsilon=epsilon, answers=answers,
+            queries=queries, classes=classes, dataset=dataset, out=out, overwrite=overwrite, label=label,
+            random_state=seed,
+        )  # fmt: skip
+    with planned as job:
         to_stdout = out is None
         console = Console(quiet=quiet or in_json, stderr=to_stdout and not dry_run)
         say(
@@ -183,13 +189,15 @@ def fit(
     suffice.
     """
     in_json = wants_json(format)
-    with jobs.plan_pate_fit(
-        source, schema=schema, target=target, queries=queries, epsilon=epsilon, delta=delta, ledger=ledger,
-        teacher=teacher, student=student, n_teachers=teachers, n_queries=ask, n_answers=answers,
-        semi_supervised=semi_supervised, dataset=dataset, out=out, overwrite=overwrite,
-        transforms=transforms_of(transform or ()), exclude=exclude or (), label=label, delimiter=delimiter,
-        n_jobs=jobs_, random_state=seed,
-    ) as job:  # fmt: skip
+    with _named_by_option():
+        planned = jobs.plan_pate_fit(
+            source, schema=schema, target=target, queries=queries, epsilon=epsilon, delta=delta,
+            ledger=ledger, teacher=teacher, student=student, n_teachers=teachers, n_queries=ask,
+            n_answers=answers, semi_supervised=semi_supervised, dataset=dataset, out=out, overwrite=overwrite,
+            transforms=transforms_of(transform or ()), exclude=exclude or (), label=label,
+            delimiter=delimiter, n_jobs=jobs_, random_state=seed,
+        )  # fmt: skip
+    with planned as job:
         console = Console(quiet=quiet or in_json)
         say(
             console,
@@ -211,6 +219,18 @@ def fit(
             show_json({**plan, **made_facts(made.path, made.guarantee, None), "facts": facts})
         if made.path != out:
             raise typer.Exit(2)
+
+
+@contextmanager
+def _named_by_option() -> Iterator[None]:
+    """Within, an error about an argument of the library names the option that was given."""
+    try:
+        yield
+    except InvalidValue as error:
+        given = vars(error)
+        if given["name"] not in OPTIONS:
+            raise
+        raise InvalidValue(OPTIONS[given["name"]], given["value"], given["requirement"]) from error
 
 
 def _told(labels: Any) -> list[int | None]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tacit import events
+from tacit import _validate, events
 from tacit.cli import options
 from tacit.cli.common import show_json, wants_json
 from tacit.errors import TacitError
@@ -128,6 +128,8 @@ def plan(
                 "A training run needs either --epsilon or --noise-multiplier, not both.",
                 "Give --epsilon to find the noise, --noise-multiplier to find ε.",
             )
+        name, given = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
+        _validate.positive(name, given)
         from tacit.report import training_cost
         from tacit.training.plan import Plan
 
