@@ -149,12 +149,15 @@ def registered() -> dict[str, Case]:
 def audited_here() -> list[Case]:
     """The cases that ``make test`` audits: all mechanisms, and the first case of every other module.
 
-    ``make audit`` audits every case, and its twin, with the same runs and seeds or with more.
+    ``make audit`` audits every case, and its twin, with the same runs and seeds or with more. It alone audits
+    tuned transformers, whose steps take long and are those of other networks.
     """
     first: dict[str, Case] = {}
     for case in registered().values():
-        if case.pair is not None:
-            module = getattr(case.make, "func", case.make).__module__
+        if case.pair is None:
+            continue
+        module = getattr(case.make, "func", case.make).__module__
+        if module != "contract.tuning_cases":
             first.setdefault(case.name if module == "contract.cases" else module, case)
     return list(first.values())
 
