@@ -8,8 +8,10 @@ and verifies; nobody is told anything but 200 and 402.
 
 *Speed*: the same questions through a server in another process, by ``tacit.connect``, and in the process, by
 ``tacit.tables.open``, in turns; of each the best. Both sides charge a ledger on the same disk, and both read
-the value and its interval. Target: at most 1.3 times the time in the process, and 10 ms. CPU time is told
-beside, of both ends together: on a machine that others use, the clock tells mostly of them.
+the value and its interval. The server is the one of ``tacit serve``. It waits for the disk at three places
+more: for the seed of the noise, for the request, and for the release, which the process writes down nowhere.
+Target: at most 1.3 times the time in the process, and 10 ms. CPU time is told beside, of both ends together:
+on a machine that others use, the clock tells mostly of them.
 
 *Kills*: a server and a worker carry out questions and fits, and one of the two is killed by SIGKILL at a
 random moment, 100 times. The client sends every request again, under its key, until it has ended. Then every
@@ -41,11 +43,11 @@ import pandas as pd
 import tacit
 from tacit.errors import ServiceRefused, TacitError
 from tacit.serve import carrying, client, worker
+from tacit.serve import session as sessions
 from tacit.serve.access import Caller
 from tacit.serve.actions import auditing, holdings, people
 from tacit.serve.client import Session
-from tacit.serve.http.application import application
-from tacit.serve.http.running import warm
+from tacit.serve.http.running import listening, run
 from tacit.serve.service import Place, Service
 from tacit.serve.store import requests
 
@@ -102,13 +104,8 @@ def study(place: Place, sizes: dict[str, int], epsilon: float, analysts: int) ->
 
 
 def serve(place: Place, port: int) -> None:
-    """A server in this process, until it is killed."""
-    import uvicorn
-
-    with place.open() as service:
-        carrying.forget_seeds(service)
-        warm()
-        uvicorn.run(application(service), port=port, log_level="critical", access_log=False)
+    """A server in this process, until it is killed: the one that ``tacit serve`` runs, without workers."""
+    run(place, listening("127.0.0.1", port), workers=0)
 
 
 def free_port() -> int:
@@ -158,7 +155,7 @@ def postgres() -> Iterator[str]:
 
 def race(folder: Path, analysts: int) -> list[str]:
     """Of 100 who want a twentieth each, twenty get it."""
-    client.PATIENCE = 900.0  # nobody asks again because the machine is slow
+    sessions.PATIENCE = 900.0  # nobody asks again because the machine is slow
     with postgres() as url:
         place = Place(folder / "race", url)
         tokens = study(place, {"people.csv": 2000}, 1.0, analysts)
@@ -209,9 +206,10 @@ def unaccounted(service: Service, dataset: str) -> list[str]:
     with service.ledger(dataset) as ledger:
         paid = collections.Counter(e.work.run.split("/")[1] for e in ledger.entries() if e.work)
         numbers = {e.work.run.split("/")[1]: e.number for e in ledger.entries() if e.work}
-    for run, times in paid.items():
-        if times != 1 or run not in known or known[run].state not in ("done", "failed", "cancelled"):
-            faults.append(f"{run}: {times} entries, {known[run].state if run in known else 'no request'}")
+    for number, times in paid.items():
+        state = known[number].state if number in known else "no request"
+        if times != 1 or state not in ("done", "failed", "cancelled"):
+            faults.append(f"{number}: {times} entries, {state}")
     for one in known.values():
         if one.state == "done" and (one.result is None or one.entry != numbers.get(one.id)):
             faults.append(f"{one.id}: a release without its entry")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
+import math
+import pickle
 import socket
 import threading
 import time
@@ -17,6 +20,7 @@ import uvicorn
 import tacit
 from serve.conftest import SCHEMA, Study
 from tacit.errors import BudgetExceeded, InvalidValue, ServiceRefused, TacitError
+from tacit.serve import session as sessions
 from tacit.serve import worker
 from tacit.serve.actions import holdings
 from tacit.serve.client import Session, connect
@@ -28,7 +32,8 @@ def url(study: Study) -> Iterator[str]:
     """The address of the study's service, which runs in another thread."""
     place = socket.socket()
     place.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(application(study.service), log_level="error", ws="none"))
+    options: dict[str, Any] = {"log_level": "error", "ws": "none", "timeout_keep_alive": 600}
+    server = uvicorn.Server(uvicorn.Config(application(study.service), **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
     thread.start()
     while not server.started:
@@ -120,24 +125,66 @@ def test_an_interrupted_request_is_sent_again_and_charged_once(
     study: Study, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is lost on its way, after the charge: the client asks again under the same key."""
-    import urllib.request
+    genuine, lost = http.client.HTTPConnection.getresponse, []
 
-    genuine, lost = urllib.request.OpenerDirector.open, []
-
-    def losing(opener: Any, request: Any, **options: Any) -> Any:
-        answer = genuine(opener, request, **options)
-        if request.full_url.endswith("/questions") and not lost:
+    def losing(connection: http.client.HTTPConnection) -> Any:
+        answer = genuine(connection)
+        if not lost:
             lost.append(answer.read())
             raise ConnectionResetError("gone")
         return answer
 
     study.grant()
     table = connect(url, token=study.tokens["ada"])
-    monkeypatch.setattr(urllib.request.OpenerDirector, "open", losing)
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", losing)
     release = table.count(epsilon=0.25)
     assert len(lost) == 1
     assert str(release.value).encode() in lost[0]
     assert study.entries() == 1
+
+
+def test_connections_are_kept_for_the_next_question(
+    study: Study, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions share a connection, unless it is old, another process's or closed; no question is lost."""
+    genuine, made = http.client.HTTPConnection.connect, []
+
+    def connecting(connection: http.client.HTTPConnection) -> None:
+        made.append(connection)
+        genuine(connection)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", connecting)
+    monkeypatch.setattr(sessions, "KEPT", math.inf)
+    study.grant()
+    with connect(url, token=study.tokens["ada"]) as table:
+        for _ in range(3):
+            table.count(epsilon=0.1)
+        assert len(made) == 1
+        made[0].sock.shutdown(socket.SHUT_RDWR)
+        table.count(epsilon=0.1)
+        assert (len(made), study.entries()) == (2, 4)
+        again = pickle.loads(pickle.dumps(table.session))
+        assert again == table.session
+        assert again._kept.take() is None
+        with monkeypatch.context() as other:
+            other.setattr(sessions.os, "getpid", lambda: -1)
+            assert table.session._kept.take() is None
+        table.count(epsilon=0.1)
+        monkeypatch.setattr(sessions, "KEPT", 0.0)
+        table.count(epsilon=0.1)
+        assert (len(made), study.entries()) == (4, 6)
+    assert all(one.sock is None for one in made)
+
+
+def test_what_must_not_be_sent_twice_is_sent_on_a_new_connection(
+    study: Study, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.grant()
+    session = Session(url, study.tokens["ada"])
+    session.call("GET", "/me")
+    monkeypatch.setattr(session._kept, "take", lambda: pytest.fail("a connection was used again"))
+    session.call("POST", "/datasets/people/plan", {"questions": ["count()"], "epsilon": 0.1})
+    session.close()
 
 
 def test_a_model_is_fitted_and_loaded(study: Study, url: str, tmp_path: Path) -> None:

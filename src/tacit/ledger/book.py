@@ -10,6 +10,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tacit import _validate, events
@@ -53,6 +54,8 @@ class Book:
         """What may be charged here of the budget, if not all of it."""
         self._check = check
         self._charges = itertools.count()
+        self.numbers: list[int] = []
+        """The entries of the charges that were made here."""
 
     @classmethod
     def open(
@@ -136,20 +139,23 @@ class Book:
             raise exceeded(
                 request.label, self.dataset, self.terms.budget, self._filter, outcome, shares, request.delta
             )
-        if self.limit is None:
-            self._known = outcome.standing
+        self._known = outcome.standing
+        self.numbers.append(outcome.record.number)
         return reading.to_entry(self.store, outcome.record, outcome.hash)
 
     def preview(self, event: events.Event, delta: float | None) -> float | None:
         """ε spent in all after a charge for ``event``, or None if it would be refused."""
-        standing = self.standing()
+        request = posting.Request(event, "preview", delta, NOISE_KINDS[0], limit=self.limit)
+        with self.store.read() as connection:
+            row = reading.read_dataset(self.store, connection, self.dataset)
+            now = self._known = posting.Standing.of(self.store, connection, row, self.terms, request)
         admission = self._filter.admit(
-            event, lambda cost: standing.total + cost, mode=standing.mode, delta=delta
+            event, partial(now.total_with, request=request), mode=now.mode, delta=delta
         )
-        if admission is None or self.limit is None:
-            return None if admission is None else admission.epsilon
-        own, quote = self.own(), filters.Quote(admission.mode, admission.cost)
-        return admission.epsilon if self.limit.allows(lambda cost: own + cost, quote) else None
+        if admission is None:
+            return None
+        quote = filters.Quote(admission.mode, admission.cost)
+        return admission.epsilon if now.accepted(self._filter, [quote], request) else None
 
     def within(
         self, allowance: Allowance, check: Callable[[], None] | None = None, *, shared: bool = False

@@ -32,6 +32,17 @@ from tacit.ledger.totals import Total
 
 __all__ = ["Opening", "check_dataset", "check_scope", "digest", "find_opening", "last_entry", "scope_digest"]
 
+_LAST = (
+    sa.select(schema.entries)
+    .where(
+        sa.or_(
+            schema.entries.c.number.in_(sa.bindparam("others", expanding=True)),
+            schema.entries.c.number >= sa.bindparam("count"),
+        )
+    )
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+
 
 @dataclass(frozen=True)
 class Opening:
@@ -44,9 +55,8 @@ class Opening:
 def last_entry(store: Store, connection: sa.Connection, *others: int) -> tuple[Any, dict[int, Any]]:
     """Take the ledger in a write transaction: its last entry, which is the one the head names, and others."""
     count, head = store.lock(connection)
-    number = schema.entries.c.number
-    query = sa.select(schema.entries).where(sa.or_(number.in_(others), number >= count))
-    found = {row.number: row for row in connection.execute(query.limit(len(others) + 2))}
+    number, wanted = schema.entries.c.number, {"others": others, "count": count, "most": len(others) + 2}
+    found = {row.number: row for row in connection.execute(_LAST, wanted)}
     last = found.get(count)
     if last is None or last.hash != head or max(found) > count:
         raise store.corrupted("has lost its last entries, or got some that it did not write")

@@ -297,6 +297,12 @@ class Ledger:
             return book.epsilon(total, mode), book.spent_delta(total, mode)
         return book.limit.spent(total, mode), total.delta
 
+    @property
+    def charged(self) -> tuple[int, ...]:
+        """The numbers of the entries that were charged through this object, or that a resumed run had paid
+        with."""
+        return tuple(self._book.numbers)
+
     def work_of(self, run: str) -> list[Entry]:
         """The charges of one run, which say what it has paid for and taken, oldest first."""
         return self._book.work_of(run)

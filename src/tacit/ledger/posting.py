@@ -42,6 +42,9 @@ __all__ = ["Posted", "Refused", "Request", "Standing", "create_dataset", "declar
 _ATTEMPTS = 5
 """How often an event is priced outside of the ledger's lock, while others charge, before it is inside."""
 
+_ENTRY, _HEAD = schema.entries.insert(), schema.state.update()
+_STANDING = schema.datasets.update().where(schema.datasets.c.name == sa.bindparam("charged"))
+
 
 def _append(
     connection: sa.Connection, position: tuple[int, str], kind: str, dataset: str, **content: Any
@@ -57,8 +60,8 @@ def _append(
         **content,
     )
     digest = record.hash()
-    connection.execute(schema.entries.insert(), {**vars(record), "hash": digest})
-    connection.execute(schema.state.update(), {"entries": record.number, "head": digest})
+    connection.execute(_ENTRY, {**vars(record), "hash": digest})
+    connection.execute(_HEAD, {"entries": record.number, "head": digest})
     return Posted(record, digest)
 
 
@@ -150,13 +153,14 @@ def post_charge(
 
     The event is priced before the ledger is taken, which may take long, and the price is added up and
     compared inside. If others have charged in between and no price fits any more, it is priced again.
-    ``known`` is where the dataset stood when it was last charged here. A run that is resumed is not charged
-    again for what it has paid for: the entry that did is returned.
+    ``known`` is where the dataset stood when it was last charged or previewed here. A run that is resumed is
+    not charged again for what it has paid for: the entry that did is returned.
     """
     text = request.event.to_json()
     before = known
     for attempt in range(_ATTEMPTS + 1):
-        if before is None or request.scope is not None or request.limit is not None or attempt:
+        stale = attempt or request.scope is not None
+        if before is None or stale or (request.limit is not None and before.own is None):
             with store.read() as connection:
                 row = read_dataset(store, connection, dataset)
                 before = Standing.of(store, connection, row, terms, request)
@@ -227,7 +231,7 @@ def _write_charge(
         "charges": row.charges + 1,
         "total": total.to_json(),
     }
-    connection.execute(schema.datasets.update().where(schema.datasets.c.name == row.name).values(**left))
+    connection.execute(_STANDING, {"charged": row.name, **left})
     said = {} if request.work is None else request.work.said()
     said["state"] = digest(row.terms, **left)
     if now.scope is not None:

@@ -43,6 +43,24 @@ __all__ = [
 
 _CHUNK = 1000
 
+# To make a statement takes longer than to execute it: those that every charge executes are made once.
+_DATASET = sa.select(schema.datasets).where(schema.datasets.c.name == sa.bindparam("dataset"))
+_RUNS = (
+    sa.select(schema.entries)
+    .where(
+        schema.of_a_run,
+        schema.entries.c.dataset == sa.bindparam("dataset"),
+        schema.entries.c.kind == "charge",
+        schema.entries.c.number > sa.bindparam("after"),
+        sa.func.substr(schema.entries.c.details, 1, sa.bindparam("size")) == sa.bindparam("opening"),
+    )
+    .order_by(schema.entries.c.number)
+)
+_COSTS = _RUNS.with_only_columns(
+    schema.entries.c.number, schema.entries.c.epsilon, schema.entries.c.delta,
+    schema.entries.c.renyi, schema.entries.c.renyi_delta,
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -101,9 +119,7 @@ def standing(store: Store, dataset: str, rule: str | None) -> Standing:
 
 def read_dataset(store: Store, connection: sa.Connection, dataset: str) -> Any:
     """The running state of a dataset."""
-    row = connection.execute(
-        sa.select(schema.datasets).where(schema.datasets.c.name == dataset)
-    ).one_or_none()
+    row = connection.execute(_DATASET, {"dataset": dataset}).one_or_none()
     if row is None:
         raise store.corrupted(f"has lost the state of {dataset!r}")
     return row
@@ -157,13 +173,13 @@ def charges(store: Store, dataset: str) -> list[Entry]:
 def work_of(store: Store, dataset: str, run: str) -> list[Entry]:
     """The charges of one run, oldest first."""
     with store.read() as connection:
-        rows = [row._asdict() for row in connection.execute(_of_run(dataset, run))]
+        rows = [row._asdict() for row in connection.execute(_RUNS, _of_run(dataset, run))]
     return [to_entry(store, _record(row), row["hash"]) for row in rows]
 
 
 def paid_by(store: Store, connection: sa.Connection, dataset: str, work: Work) -> tuple[Record, str] | None:
     """The entry that paid for these very steps of a run, with its hash, if one did."""
-    for row in connection.execute(_of_run(dataset, work.run)):
+    for row in connection.execute(_RUNS, _of_run(dataset, work.run)):
         found = _work(store, row.number, row.details)
         if found is not None and found.paid == work.paid:
             content = row._asdict()
@@ -172,35 +188,34 @@ def paid_by(store: Store, connection: sa.Connection, dataset: str, work: Work) -
 
 
 def allowance_total(store: Store, connection: sa.Connection, dataset: str, prefix: str) -> Total:
-    """What the runs whose names begin so were charged in all; their entries are read for it."""
-    table = schema.entries
-    query = (
-        sa.select(table.c.epsilon, table.c.delta, table.c.renyi, table.c.renyi_delta)
-        .where(schema.of_a_run, table.c.dataset == dataset, table.c.kind == "charge")
-        .where(table.c.details.startswith('{"run":"' + prefix, autoescape=True))
-    )
-    total = Total()
-    for row in connection.execute(query):
-        total += filters.Cost(*row)
+    """What the runs whose names begin so were charged in all; their entries are read for it, each once.
+
+    Entries are added in order and never changed, so a sum up to one of them stays true.
+    """
+    last, total = store.sums.get((dataset, prefix), (0, Total()))
+    rows = connection.execute(_COSTS, _beginning(dataset, '{"run":"' + prefix, last)).all()
+    for _, *cost in rows:
+        total += filters.Cost(*cost)
+    if rows:
+        store.sums[dataset, prefix] = rows[-1].number, total
     return total
 
 
 def works(store: Store, connection: sa.Connection, dataset: str, run: str) -> list[Work]:
     """What was paid for and taken of one run, oldest first."""
-    found = connection.execute(_of_run(dataset, run)).all()
+    found = connection.execute(_RUNS, _of_run(dataset, run)).all()
     read = (_work(store, row.number, row.details) for row in found)
     return [work for work in read if work is not None]
 
 
-def _of_run(dataset: str, run: str) -> sa.Select[Any]:
-    table = schema.entries
-    opening = '{"run":' + json.dumps(run)
-    return (
-        sa.select(table)
-        .where(schema.of_a_run, table.c.dataset == dataset, table.c.kind == "charge")
-        .where(table.c.details.startswith(opening, autoescape=True))
-        .order_by(table.c.number)
-    )
+def _of_run(dataset: str, run: str) -> dict[str, Any]:
+    """What ``_RUNS`` is asked with, for the entries of one run."""
+    return _beginning(dataset, '{"run":' + json.dumps(run))
+
+
+def _beginning(dataset: str, opening: str, after: int = 0) -> dict[str, Any]:
+    """What ``_RUNS`` is asked with, for entries after this one whose details begin so."""
+    return {"dataset": dataset, "opening": opening, "size": len(opening), "after": after}
 
 
 def _work(store: Store, number: int, text: str) -> Work | None:

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from tacit.errors import LedgerCorrupted, LedgerError, LedgerTooNew, LedgerUnwritable
 from tacit.ledger import schema
 from tacit.ledger.location import Location
+from tacit.ledger.totals import Total
 
 __all__ = ["PATIENCE", "Store"]
 
@@ -29,6 +30,7 @@ PATIENCE = 30.0
 
 _CREATION_LOCK = 0x7AC17
 _CONNECT_TIMEOUT = 10
+_STATE = sa.select(schema.state.c.entries, schema.state.c.head).with_for_update()
 
 
 class Store:
@@ -42,6 +44,8 @@ class Store:
         self._closed = False
         self.seen: tuple[int, str] | None = None
         """Number and hash of the last entry that this process read or wrote in order."""
+        self.sums: dict[tuple[str, str], tuple[int, Total]] = {}
+        """What the runs of a dataset whose names begin so were charged, up to the entry of this number."""
         self._path = None if location.path is None else location.path.absolute()
         self._file: tuple[int, int] | None = None
 
@@ -137,9 +141,7 @@ class Store:
 
     def lock(self, connection: sa.Connection) -> tuple[int, str]:
         """Take the ledger in a write transaction; returns how many entries it has, and the last hash."""
-        row = connection.execute(
-            sa.select(schema.state.c.entries, schema.state.c.head).with_for_update()
-        ).one_or_none()
+        row = connection.execute(_STATE).one_or_none()
         if row is None:
             raise self.corrupted("has lost its state")
         return row.entries, row.head

@@ -116,8 +116,9 @@ def carry_out(
     stopped: Callable[[], None] | None = None,
     *,
     prepared: Ready | None = None,
-) -> None:
-    """Carry a claimed request out, and end it, unless another attempt has taken it over.
+) -> Request | None:
+    """Carry a claimed request out, and end it: the request as it has ended, or None if another attempt has
+    taken it over.
 
     ``stopped`` is called, in another thread, when the request was cancelled or taken over; it ends this
     process. Without it the request is carried out to the end. ``prepared`` is the request as it was planned
@@ -134,8 +135,7 @@ def carry_out(
         paid = entry_of(service, held, grant) if held.attempt > 1 else None
         if (stopping := _no_longer_wanted(service, held, grant, paid)) is not None:
             state, said = stopping
-            _end(service, held, state, {"error": error_of(said)}, paid)
-            return
+            return _end(service, held, state, {"error": error_of(said)}, paid)
     folder = service.folder(held.id, held.attempt)
     with _renewed(service, held, stopped):
         failure: Exception | None = None
@@ -148,13 +148,14 @@ def carry_out(
             shutil.rmtree(folder, ignore_errors=True)
             if paid is None:
                 result = {"error": error_of(told(failure, service, dataset, grant))}
-                _end(service, held, "refused", result, None)
-            else:
-                _end(service, held, "failed", {"error": error_of(refused(503, FAILED))}, paid)
-        elif _end(service, held, "done", result, entry):
+                return _end(service, held, "refused", result, None)
+            return _end(service, held, "failed", {"error": error_of(refused(503, FAILED))}, paid)
+        ended = _end(service, held, "done", result, entry)
+        if ended is not None:
             _tidy(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+        return ended
 
 
 def _no_longer_wanted(
@@ -197,10 +198,11 @@ def _released(
             result = _answers(answered, held.body.get("confidence", 0.95))
         else:
             result = _made(job, held, folder, _saying(service, held, len(job.dues) > 1))
-        entries = [entry.number for entry in purse.work_of(held.id)]
+        entries = list(purse.charged)
     whole = {**result, "entry": entries[0], "entries": entries}
-    json.dumps(whole, allow_nan=False)  # a release that cannot be stored fails here, and is not tried again
-    return whole, entries[0]
+    # A release that cannot be stored fails here, and is not tried again.
+    stored: dict[str, Any] = json.loads(json.dumps(whole, allow_nan=False))
+    return stored, entries[0]
 
 
 def _made(job: Any, held: Request, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -251,13 +253,14 @@ def _answers(answered: jobs.Answered, confidence: float) -> dict[str, Any]:
 
     answers = []
     for release in answered.releases:
+        sent = release_to(release, confidence)
         lines = answer_of(release, confidence)
         rows = [
             {"keys": dict(zip(lines.names, line.keys, strict=True)), "value": line.value, "low": line.low,
              "high": line.high}
             for line in lines.lines
         ]  # fmt: skip
-        answers.append({"rows": rows, "release": release_to(release, confidence)})
+        answers.append({"rows": rows, "release": sent})
     whole = json.loads(answered.guarantee.to_json())
     return {"answers": answers, "guarantee": whole, "confidence": confidence}
 
@@ -284,17 +287,19 @@ def entry_of(service: Service, held: Request, grant: Grant) -> int | None:
     return found[0].number if found else None
 
 
-def _end(service: Service, held: Request, state: str, result: dict[str, Any], entry: int | None) -> bool:
-    """End the request, with a line in the log; False if another attempt holds it."""
+def _end(
+    service: Service, held: Request, state: str, result: dict[str, Any], entry: int | None
+) -> Request | None:
+    """End the request, with a line in the log; None if another attempt holds it."""
     with service.database.write() as connection:
         ended = requests.end(connection, held, state, result, entry, service.visible())
-        if ended:
+        if ended is not None:
             action = {"done": "released"}.get(state, state)
             log.append(
                 connection, held.analyst, action, held.id, dataset=held.dataset, grant=held.grant,
                 kind=held.kind, entry=entry, epsilon=held.body.get("epsilon"), attempt=held.attempt,
             )  # fmt: skip
-    if ended:
+    if ended is not None:
         service.seeds.forget(held.id)
     return ended
 

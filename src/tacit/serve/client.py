@@ -6,15 +6,12 @@ and gives the same releases. What is private stays where it is; what is public, 
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import secrets
 import ssl
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,11 +19,11 @@ from types import TracebackType
 from typing import Any
 
 from tacit._writing import write
-from tacit.errors import BudgetExceeded, InvalidValue, ServiceRefused, TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.relations import Relation, Unit
 from tacit.schema import Schema
 from tacit.serve.grammar import question_to
-from tacit.serve.service import LOOPBACK
+from tacit.serve.session import Session, refusal
 from tacit.tables.asking import BatchQuestions, TableQuestions
 from tacit.tables.language.condition import Expression
 from tacit.tables.language.grammar import condition_of
@@ -35,105 +32,6 @@ from tacit.tables.release import Release
 from tacit.tables.wire import release_from
 
 __all__ = ["RemoteBatch", "RemoteJob", "RemoteTable", "Session", "connect"]
-
-PATIENCE = 60.0
-"""Seconds to wait for an answer of the service, and between attempts at most."""
-ATTEMPTS = 4
-
-
-@dataclass(frozen=True)
-class Session:
-    """How the service is reached: its address and a token, which is sent in a header and never shown.
-
-    The token goes to this address and nowhere else: redirections are refused, and ``http://``, which anybody
-    on the way can read, reaches the loopback only, past every proxy.
-    """
-
-    url: str
-    token: str
-    context: ssl.SSLContext | None = None
-
-    def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidValue("url", self.url, "an address such as http://127.0.0.1:8000")
-        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            advice = "Use https://: the token could be read on the way."
-            raise InvalidValue("url", self.url, "of the loopback, without https", advice)
-        if not (isinstance(self.token, str) and self.token.isascii() and self.token.isprintable()):
-            advice = "It is one line of letters, digits, hyphens and underscores; it is not shown here."
-            raise InvalidValue("token", "…", "the text that the curator has issued", advice)
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        handlers: list[urllib.request.BaseHandler] = [
-            _Straight(),
-            urllib.request.HTTPSHandler(context=self.context),
-        ]
-        if urllib.parse.urlsplit(self.url).scheme == "http":
-            handlers.append(urllib.request.ProxyHandler({}))
-        return urllib.request.build_opener(*handlers)
-
-    def __repr__(self) -> str:
-        return f"Session({self.url!r})"
-
-    def call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> Any:
-        """The answer of a route as JSON; what the service refuses is raised as it would be here."""
-        found = self.fetch(method, path, body, key=key)
-        try:
-            return json.loads(found)
-        except ValueError:
-            said = f"What answers at {self.url} is no service of tacit."
-            raise ServiceRefused(said, "Check its address.", status=502) from None
-
-    def fetch(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> bytes:
-        """The bytes of an answer. A request with a key, or one that only reads, is sent again if need be."""
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        if data is not None:
-            headers["Content-Type"] = "application/json"
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        again = ATTEMPTS if key is not None or method == "GET" else 1
-        for attempt in range(1, again + 1):
-            request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)
-            try:
-                with self._opener().open(request, timeout=PATIENCE) as answer:
-                    found: bytes = answer.read()
-                    return found
-            except urllib.error.HTTPError as error:
-                raise _refusal(error.code, error.read()) from None
-            except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
-                if attempt == again:
-                    raise ServiceRefused(
-                        f"The service at {self.url} cannot be reached: {getattr(error, 'reason', error)}.",
-                        "Check the address. A request that was sent with a key is charged at most once.",
-                        status=503,
-                    ) from None
-                time.sleep(0.2 * attempt)
-        raise AssertionError("unreachable")
-
-
-class _Straight(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the token would be sent along, to whatever address the answer names."""
-
-    def redirect_request(self, *given: Any) -> None:
-        return None
-
-
-def _refusal(status: int, body: bytes) -> TacitError:
-    try:
-        told = json.loads(body)["error"]
-        problem, advice, kind = str(told["problem"]), str(told["next"]), told["kind"]
-    except (ValueError, KeyError, TypeError):
-        problem = f"The service answered with the code {status}."
-        return ServiceRefused(problem, "Check its address.", status=status)
-    if status == 402:
-        return BudgetExceeded(problem, advice, **dict.fromkeys(("label", "budget", "spent", "would_be")))
-    if kind == "InvalidValue":
-        made = InvalidValue.__new__(InvalidValue)
-        TacitError.__init__(made, problem, advice, status=status)
-        return made
-    return ServiceRefused(problem, advice, status=status)
 
 
 def connect(
@@ -263,7 +161,8 @@ class RemoteTable(TableQuestions):
         return f"/datasets/{urllib.parse.quote(self.dataset, safe='')}"
 
     def close(self) -> None:
-        """Nothing is held open; here so that a notebook can close what it has opened."""
+        """Close the connections that are kept for the next question. The table can be asked again."""
+        self.session.close()
 
     def __enter__(self) -> RemoteTable:
         return self
@@ -355,7 +254,7 @@ def _ended(session: Session, told: Mapping[str, Any]) -> Mapping[str, Any]:
         told = session.call("GET", f"/requests/{told['id']}")
     if told["state"] != "done":
         error = told["result"]["error"]
-        raise _refusal(error["status"], json.dumps({"error": error}).encode())
+        raise refusal(error["status"], json.dumps({"error": error}).encode())
     return told
 
 

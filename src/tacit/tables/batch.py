@@ -69,6 +69,7 @@ class Batch(BatchQuestions):
             )
         self._asked: list[Asked] = []
         self._bought: list[NoisyStatistic] = []
+        self._promised: dict[events.Event, Guarantee] = {}
         self._done = False
 
     def ask(self, question: Question | str) -> Release:
@@ -163,12 +164,15 @@ class Batch(BatchQuestions):
         return min(spent, self._epsilon)
 
     def _guarantee(self, event: events.Event) -> Guarantee:
-        table = self._table
-        delta = self._part_of_delta(event)
-        noise = "seeded" if table.context.random.seeded else "exact"
-        return Guarantee(
-            self._cost(event, delta), delta, event, table.relation, table.unit, noise, table.assumptions
-        )
+        """What is promised about an answer that costs this event, accounted for once."""
+        if event not in self._promised:
+            table = self._table
+            delta = self._part_of_delta(event)
+            noise = "seeded" if table.context.random.seeded else "exact"
+            self._promised[event] = Guarantee(
+                self._cost(event, delta), delta, event, table.relation, table.unit, noise, table.assumptions
+            )
+        return self._promised[event]
 
     def run(self) -> None:
         """Charge and answer. The end of a ``with`` block does this."""

@@ -64,31 +64,36 @@ def release_to(release: Release, confidence: float = 0.95) -> dict[str, Any]:
 
 def _levels(answer: Answer, wanted: Sequence[float]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """The intervals at these confidences, up to the first that is refused, and why it is."""
-    single, refusal = _at_once(answer, wanted, False)
-    plain = _in_order(answer)
-    levels: list[dict[str, Any]] = [
-        {"confidence": level, **_ends(answer, pair, plain)}
-        for level, pair in zip(wanted, single, strict=False)
-    ]
-    if answer.values.size > 1:
-        together, _ = _at_once(answer, wanted[: len(levels)], True)
-        for found, pair in zip(levels, together, strict=False):
-            found["simultaneous"] = _ends(answer, pair, plain)
+    plain, many = _in_order(answer), getattr(answer.interval, "many", None)
+    kinds = (False, True) if answer.values.size > 1 else (False,)
+    if many is not None:
+        asked = [(level, simultaneous) for simultaneous in kinds for level in wanted]
+        found, refusal = dict(zip(asked, many(asked), strict=True)), None
+    else:
+        found, refusal = _one_by_one(answer, wanted, kinds)
+    levels: list[dict[str, Any]] = []
+    for (level, simultaneous), pair in sorted(found.items()):
+        ends = _ends(answer, pair, plain)
+        if simultaneous:
+            levels[-1]["simultaneous"] = ends
+        else:
+            levels.append({"confidence": level, **ends})
     return levels, refusal
 
 
-def _at_once(
-    answer: Answer, wanted: Sequence[float], simultaneous: bool
-) -> tuple[list[Any], dict[str, Any] | None]:
-    many = getattr(answer.interval, "many", None)
-    if many is not None:
-        return many(wanted, simultaneous), None
-    found: list[Any] = []
+def _one_by_one(
+    answer: Answer, wanted: Sequence[float], kinds: Sequence[bool]
+) -> tuple[dict[tuple[float, bool], Any], dict[str, Any] | None]:
+    """The intervals up to the confidence at which one is refused for itself, and why it is."""
+    found: dict[tuple[float, bool], Any] = {}
     for level in wanted:
-        try:
-            found.append(answer.interval(level, simultaneous))
-        except InvalidValue as error:
-            return found, {"requirement": error.requirement, "next": error.next_step}  # type: ignore[attr-defined]
+        for simultaneous in kinds:
+            try:
+                found[level, simultaneous] = answer.interval(level, simultaneous)
+            except InvalidValue as error:
+                if not simultaneous:
+                    told = {"requirement": error.requirement, "next": error.next_step}  # type: ignore[attr-defined]
+                    return found, told
     return found, None
 
 

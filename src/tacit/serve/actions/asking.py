@@ -146,9 +146,9 @@ def ask(
     with _turns.of((service.place.home, caller.name)), ExitStack() as stack:
         ended, fresh, prepared = _begun(service, caller, dataset, "questions", body, key, stack)
         if fresh:
-            carrying.carry_out(service, ended, prepared=prepared)
+            ended = carrying.carry_out(service, ended, prepared=prepared) or _found(service, ended.id)
     if fresh:
-        ended = _waited(service, ended)
+        _wait(service, ended)
     elif ended.shown_state(service.now()) not in ENDED:
         return _shown(service, ended)
     if ended.state in ("refused", "failed") and ended.result is not None:
@@ -254,12 +254,10 @@ def _tried(
         raise said from None
 
 
-def _waited(service: Service, held: Request) -> Request:
-    """The request as it stands when it may be told how it ended."""
-    found = _found(service, held.id)
-    if found.state in ENDED and found.visible is not None:
-        time.sleep(min(max(0.0, found.visible - service.now()), service.place.tick))
-    return found
+def _wait(service: Service, held: Request) -> None:
+    """Wait until it may be told how the request ended, if it has."""
+    if held.state in ENDED and held.visible is not None:
+        time.sleep(min(max(0.0, held.visible - service.now()), service.place.tick))
 
 
 def _found(service: Service, number: str, analyst: str | None = None) -> Request:

@@ -85,12 +85,12 @@ def confirm_dataset(service: Service, caller: Caller, name: str) -> dict[str, An
 def known_dataset(service: Service, caller: Caller, name: str) -> Dataset:
     """The dataset of this name; for an analyst, one that there is a grant for."""
     with service.database.read() as connection:
-        return _known(service, connection, caller, name)
+        own = [] if caller.own is None else holdings.grants(connection, caller.own, name)
+        return _known(service, connection, caller, name, own)
 
 
-def _known(service: Service, connection: Any, caller: Caller, name: str) -> Dataset:
+def _known(service: Service, connection: Any, caller: Caller, name: str, own: Sequence[Grant]) -> Dataset:
     found = holdings.dataset(connection, name) if NAME.fullmatch(name) else None
-    own = [] if caller.own is None else holdings.grants(connection, caller.own, name)
     hidden = caller.own is not None and not any(grant.valid(service.now()) for grant in own)
     if found is None or hidden:
         raise refused(404, "There is no such dataset for you.", "List the datasets.")
@@ -190,22 +190,19 @@ def make_grant(
 def granted(service: Service, caller: Caller, dataset: str, number: str | None = None) -> Grant:
     """The grant that a request is charged to: the one that is named, or the newest that is valid."""
     with service.database.read() as connection:
-        return _valid(service, connection, caller, dataset, number)
+        return _valid(service, holdings.grants(connection, caller.name, dataset), number)
 
 
 def usable(
     service: Service, connection: Any, caller: Caller, dataset: str, number: str | None = None
 ) -> tuple[Dataset, Grant]:
     """The dataset of this name and the grant that a request is charged to, in one transaction."""
-    found = _known(service, connection, caller, dataset)
-    return found, _valid(service, connection, caller, dataset, number)
+    own = holdings.grants(connection, caller.name, dataset)
+    return _known(service, connection, caller, dataset, own), _valid(service, own, number)
 
 
-def _valid(
-    service: Service, connection: Any, caller: Caller, dataset: str, number: str | None
-) -> Grant:
-    found = holdings.grants(connection, caller.name, dataset)
-    valid = [one for one in found if one.valid(service.now()) and number in (None, one.id)]
+def _valid(service: Service, own: Sequence[Grant], number: str | None) -> Grant:
+    valid = [one for one in own if one.valid(service.now()) and number in (None, one.id)]
     if not valid:
         raise refused(403, "No grant in force allows this.", "Ask the curator for one.")
     return valid[-1]

@@ -9,7 +9,7 @@ from tacit.serve.access import Caller, identified
 from tacit.serve.actions.people import SESSION_SECONDS
 from tacit.serve.service import LOOPBACK, Service
 
-__all__ = ["COOKIE", "SAFE", "bearer", "caller_of", "keep", "service_of"]
+__all__ = ["COOKIE", "SAFE", "bearer", "caller_of", "keep", "service_of", "serving"]
 
 COOKIE = "tacit_session"
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -19,6 +19,11 @@ def service_of(request: Request) -> Service:
     """The service that the application was made for."""
     found: Service = request.app.state.service
     return found
+
+
+async def serving(request: Request) -> Service:
+    """The same, for a route: what is async is called where it is, and not in another thread."""
+    return service_of(request)
 
 
 def bearer(request: Request) -> str | None:

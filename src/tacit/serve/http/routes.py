@@ -22,7 +22,7 @@ from tacit.serve.http.bodies import (
     Training,
     body_of,
 )
-from tacit.serve.http.callers import COOKIE, bearer, caller_of, keep, service_of
+from tacit.serve.http.callers import COOKIE, bearer, caller_of, keep, serving
 from tacit.serve.service import Service
 
 __all__ = ["COOKIE", "PREFIX", "router"]
@@ -41,7 +41,7 @@ Work = Fit | Training | Synthesis | Measurement
 Head = Annotated[str | None, Query(max_length=100)]
 
 
-Serving = Annotated[Service, Depends(service_of)]
+Serving = Annotated[Service, Depends(serving)]
 Calling = Annotated[Caller, Depends(caller_of)]
 
 

@@ -24,6 +24,7 @@ from tacit.serve.store.log import ORIGIN
 __all__ = ["Database", "location_of"]
 
 _CREATION_LOCK = 0x7AC18
+_STATE = sa.select(tables.state.c.id).with_for_update()
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Database:
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that holds the service's tables against every other writer, durable at its end."""
         with self.store.write() as connection:
-            connection.execute(sa.select(tables.state.c.id).with_for_update())
+            connection.execute(_STATE)
             yield connection
 
     def close(self) -> None:

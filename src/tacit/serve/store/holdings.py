@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +24,10 @@ __all__ = [
     "restamp",
     "revoke_grant",
 ]
+
+# Made once: every question executes them.
+_DATASET = sa.select(tables.datasets).where(tables.datasets.c.name == sa.bindparam("dataset"))
+_GRANT = sa.select(tables.grants).where(tables.grants.c.id == sa.bindparam("grant"))
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,7 @@ def add_dataset(connection: sa.Connection, made: Dataset) -> bool:
 
 def dataset(connection: sa.Connection, name: str) -> Dataset | None:
     """The dataset of this name, if there is one."""
-    query = sa.select(tables.datasets).where(tables.datasets.c.name == name)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_DATASET, {"dataset": name}).one_or_none()
     return None if row is None else Dataset(**row._asdict())
 
 
@@ -96,18 +100,22 @@ def add_grant(connection: sa.Connection, made: Grant) -> None:
 
 def grant(connection: sa.Connection, number: str) -> Grant | None:
     """The grant with this id, if there is one."""
-    row = connection.execute(sa.select(tables.grants).where(tables.grants.c.id == number)).one_or_none()
+    row = connection.execute(_GRANT, {"grant": number}).one_or_none()
     return None if row is None else _grant(row)
 
 
 def grants(connection: sa.Connection, analyst: str | None = None, dataset: str | None = None) -> list[Grant]:
     """The grants of an analyst, for a dataset, or all of them; the oldest first."""
+    wanted = {name: one for name, one in (("analyst", analyst), ("dataset", dataset)) if one is not None}
+    return [_grant(row) for row in connection.execute(_grants(*wanted), wanted)]
+
+
+@cache
+def _grants(*columns: str) -> sa.Select[Any]:
+    """The grants of which these columns are given."""
     table = tables.grants
-    query = sa.select(table).order_by(table.c.created, table.c.id)
-    for column, wanted in ((table.c.analyst, analyst), (table.c.dataset, dataset)):
-        if wanted is not None:
-            query = query.where(column == wanted)
-    return [_grant(row) for row in connection.execute(query)]
+    given = (table.c[name] == sa.bindparam(name) for name in columns)
+    return sa.select(table).where(*given).order_by(table.c.created, table.c.id)
 
 
 def revoke_grant(connection: sa.Connection, number: str, now: float) -> None:

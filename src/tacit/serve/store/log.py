@@ -20,6 +20,8 @@ from tacit.serve.store import tables
 __all__ = ["ORIGIN", "Line", "append", "length", "lines", "verify"]
 
 ORIGIN = "0" * 64
+_STATE = sa.select(tables.state.c.entries, tables.state.c.head)
+_LINE, _HEAD = tables.log.insert(), tables.state.update()
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,13 @@ class Line:
 
 def append(connection: sa.Connection, actor: str, action: str, subject: str, **details: Any) -> None:
     """Add a line, in the write transaction at hand: it is there if and only if what it tells was done."""
-    count, head = connection.execute(sa.select(tables.state.c.entries, tables.state.c.head)).one()
+    count, head = connection.execute(_STATE).one()
     told = json.dumps(details, sort_keys=True, allow_nan=False)
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
     line = Line(count + 1, time, actor, action, subject, told, head)
-    connection.execute(tables.log.insert(), {**vars(line), "hash": line.hash()})
-    connection.execute(tables.state.update(), {"entries": line.number, "head": line.hash()})
+    digest = line.hash()
+    connection.execute(_LINE, {**vars(line), "hash": digest})
+    connection.execute(_HEAD, {"entries": line.number, "head": digest})
 
 
 def lines(connection: sa.Connection, after: int, most: int) -> list[dict[str, Any]]:
@@ -79,7 +82,7 @@ def verify(connection: sa.Connection, head: str | None = None) -> tuple[int, str
             )  # fmt: skip
         previous = digest
         known = known or head == f"{number}:{digest}"
-    told = connection.execute(sa.select(tables.state.c.entries, tables.state.c.head)).one()
+    told = connection.execute(_STATE).one()
     if tuple(told) != (number, previous):
         raise LedgerCorrupted(
             "The log of the service has lost lines at its end, or got some that it did not write.",

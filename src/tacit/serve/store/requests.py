@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,6 +43,15 @@ __all__ = [
 LEASE = 30.0
 """Seconds after which a request whose holder no longer renews its lease may be taken over."""
 ENDED = ("done", "refused", "failed", "cancelled")
+
+# Made once: every question executes them.
+_NEW = tables.requests.insert()
+_CANCELLED = sa.select(tables.requests.c.cancelled).where(tables.requests.c.id == sa.bindparam("request"))
+_END = tables.requests.update().where(
+    tables.requests.c.id == sa.bindparam("held"),
+    tables.requests.c.attempt == sa.bindparam("holding"),
+    tables.requests.c.state.in_(("running", "waiting")),
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Request:
 def add(connection: sa.Connection, made: Request) -> None:
     """Add a request."""
     content = {**vars(made), "body": json.dumps(made.body), "result": None}
-    connection.execute(tables.requests.insert(), content)
+    connection.execute(_NEW, content)
 
 
 def find(
@@ -85,13 +95,17 @@ def find(
     key: str | None = None,
 ) -> Request | None:
     """The request with this id, or with this key of an analyst, if there is one."""
-    table = tables.requests
-    query = sa.select(table)
-    for column, wanted in ((table.c.id, number), (table.c.analyst, analyst), (table.c.key, key)):
-        if wanted is not None:
-            query = query.where(column == wanted)
-    row = connection.execute(query.limit(1)).one_or_none()
+    given = {"id": number, "analyst": analyst, "key": key}
+    wanted = {name: one for name, one in given.items() if one is not None}
+    row = connection.execute(_found(*wanted), wanted).one_or_none()
     return None if row is None else _request(row)
+
+
+@cache
+def _found(*columns: str) -> sa.Select[Any]:
+    """A request of which these columns are given."""
+    table = tables.requests
+    return sa.select(table).where(*(table.c[name] == sa.bindparam(name) for name in columns)).limit(1)
 
 
 def listed(connection: sa.Connection, analyst: str | None, most: int) -> list[Request]:
@@ -167,8 +181,7 @@ def cancel(
 
 def is_cancelled(connection: sa.Connection, number: str) -> bool:
     """Whether the request with this id was cancelled."""
-    table = tables.requests
-    return bool(connection.scalar(sa.select(table.c.cancelled).where(table.c.id == number)))
+    return bool(connection.scalar(_CANCELLED, {"request": number}))
 
 
 def end(
@@ -178,17 +191,13 @@ def end(
     result: dict[str, Any],
     entry: int | None,
     visible: float,
-) -> bool:
-    """End the request with its result; False, and nothing stored, if another attempt holds it."""
-    table = tables.requests
-    mine = (table.c.id == held.id, table.c.attempt == held.attempt, table.c.state.in_(("running", "waiting")))
+) -> Request | None:
+    """End the request with its result; None, and nothing stored, if another attempt holds it."""
+    ended = {"state": state, "entry": entry, "visible": visible, "lease": None, "progress": ""}
     text = json.dumps(result, allow_nan=False)
-    done = connection.execute(
-        table.update()
-        .where(*mine)
-        .values(state=state, result=text, entry=entry, visible=visible, lease=None, progress="")
-    )
-    return done.rowcount == 1
+    mine = {"held": held.id, "holding": held.attempt}
+    done = connection.execute(_END, {**mine, **ended, "result": text})
+    return Request(**{**vars(held), **ended, "result": result}) if done.rowcount == 1 else None
 
 
 def _request(row: Any) -> Request:

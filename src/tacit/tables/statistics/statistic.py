@@ -184,14 +184,15 @@ class NoisyCells(NoisyStatistic):
         return (low - made.rounding, high + made.rounding) if made.rounding else (low, high)
 
     def _intervals(
-        self, noisy: Sequence[Array], values: Array, levels: Sequence[float], simultaneous: bool
+        self, noisy: Sequence[Array], values: Array, wanted: Sequence[tuple[float, bool]]
     ) -> list[tuple[Array, Array]]:
         made = self.statistic
         if not made.at_once or made.enclosed is None:
-            return [self._interval(noisy, values, level, simultaneous) for level in levels]
-        numbers = (made.numbers or max(values.size, 1)) if simultaneous else 1
-        miss = ((1 - np.array(levels)) / numbers).reshape(-1, *(1,) * np.ndim(values))
-        copies = [np.broadcast_to(cells, (len(levels), *np.shape(cells))) for cells in noisy]
+            return [self._interval(noisy, values, level, simultaneous) for level, simultaneous in wanted]
+        numbers = made.numbers or max(values.size, 1)
+        missed = [(1 - level) / (numbers if simultaneous else 1) for level, simultaneous in wanted]
+        miss = np.array(missed).reshape(-1, *(1,) * np.ndim(values))
+        copies = [np.broadcast_to(cells, (len(wanted), *np.shape(cells))) for cells in noisy]
         low, high = made.enclosed(copies, [noise.law for noise in self.noises], miss)
         low, high = np.minimum(low, values) - made.rounding, np.maximum(high, values) + made.rounding
         return list(zip(low, high, strict=True))
@@ -219,17 +220,21 @@ class NoisyCells(NoisyStatistic):
 
 @dataclass(frozen=True)
 class _Intervals:
-    """The intervals of an answer: at one confidence, or at several at once."""
+    """The intervals of an answer: at one confidence, or at several at once, whose intervals are kept."""
 
     of: NoisyCells
     noisy: Sequence[Array]
     values: Array
+    known: dict[tuple[float, bool], tuple[Array, Array]] = field(default_factory=dict, compare=False)
 
     def __call__(self, confidence: float, simultaneous: bool) -> tuple[Array, Array]:
-        return self.of._interval(self.noisy, self.values, confidence, simultaneous)
+        found = self.known.get((confidence, simultaneous))
+        return found or self.of._interval(self.noisy, self.values, confidence, simultaneous)
 
-    def many(self, levels: Sequence[float], simultaneous: bool) -> list[tuple[Array, Array]]:
-        return self.of._intervals(self.noisy, self.values, levels, simultaneous)
+    def many(self, wanted: Sequence[tuple[float, bool]]) -> list[tuple[Array, Array]]:
+        found = self.of._intervals(self.noisy, self.values, wanted)
+        self.known.update(zip(wanted, found, strict=True))
+        return found
 
 
 def laid_out(values: Array, labels: Sequence[pd.Index]) -> pd.Series:
