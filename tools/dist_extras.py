@@ -285,6 +285,7 @@ def lay_out(folder: Path) -> None:
 def check_extras(bin: Path, folder: Path, extra: str) -> None:
     """What the installed extra brings works; what others bring does too, or says what to install."""
     lay_out(folder)
+    walk(bin, folder, "ledger init extra.db --epsilon 100 --delta 1e-3")
     there = {extra, *(["torch"] if trains(extra) else [])}
     for other, names in NAMES.items():
         for name in names:
@@ -302,5 +303,4 @@ def check_extras(bin: Path, folder: Path, extra: str) -> None:
             if said.count("\n") != 1 or not any(each in said for each in absent):
                 raise Failed(f"with {extra or 'no extra'}, tacit {' '.join(words)} says:\n{said}")
     if extra:
-        walk(bin, folder, "ledger init extra.db --epsilon 100 --delta 1e-3")
         CHECKS[extra](bin, folder)
