@@ -9,21 +9,28 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ibis
+import numpy as np
 import pandas as pd
 import pytest
 
 from engines import Maker
 from serve.conftest import SCHEMA, Study
 from serve.test_cli_serve import command, free_port
+from tacit import jobs, load
 from tacit.data import spark
 from tacit.data.engine.silence import silent
 from tacit.data.spark import SparkTables
 from tacit.errors import EngineFailed, InvalidValue, MissingExtra, ServiceRefused
-from tacit.serve import carrying
+from tacit.estimators import noise
+from tacit.ledger import Budget, Ledger
+from tacit.schema import Schema
+from tacit.serve import carrying, worker
 from tacit.serve.actions import asking, holdings
+from tacit.serve.keeping import Keeping
 from tacit.serve.service import Place
 
 ROWS = 400
@@ -65,7 +72,7 @@ def clinic(people: Any, make_study: Callable[..., Study]) -> Study:
     """A study with Spark and a dataset ``clinic`` on its table, of which ada may ask everything."""
     study = make_study(spark="local[2]")
     _register(study)
-    models = ["naive-bayes", "network", "marginals", "evaluation"]
+    models = ["naive-bayes", "logistic", "network", "marginals", "evaluation"]
     terms = {"analyst": "ada", "dataset": "clinic", "epsilon": 100.0, "delta": 1e-6, "models": models}
     holdings.make_grant(study.service, study.curator, **terms)
     return study
@@ -129,20 +136,128 @@ def test_the_stamp_of_a_partitioned_table(session: Any) -> None:
     assert tables.stamp("clinic.parts") != stamps[0]
 
 
+def _made(study: Study, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The result of a job that a worker has carried out."""
+    number = asking.start(study.service, study.ada, "clinic", kind, body)["id"]
+    assert _entries(study) == 0
+    assert worker.once(study.service)
+    held = asking.see_request(study.service, study.ada, number)
+    assert (held["state"], held["entry"], _entries(study)) == ("done", 3, 1)
+    return {**held["result"], "place": asking.downloaded(study.service, study.ada, number, "model.tacit")}
+
+
+def test_a_worker_counts_and_fits_where_the_table_is(clinic: Study) -> None:
+    """At ε = 60 the noise of a count of naive Bayes is below one: the model is that of the rows in memory."""
+    made = _made(clinic, "fit", {"model": "naive-bayes", "target": "income", "epsilon": 60.0})
+    ages = pd.DataFrame({"age": [20, 40, 60, 80] * 2, "sex": ["F", "M"] * 4})
+    rows = [(18 + place % 70, "FM"[place % 2], ("high", "low")[place % 3 // 2]) for place in range(ROWS)]
+    frame = pd.DataFrame(rows, columns=["age", "sex", "income"])
+    with Ledger.open(clinic.service.place.home / "own.db", Budget(100.0)) as ledger:
+        options = {"schema": Schema.from_toml(SCHEMA), "ledger": ledger, "target": "income"}
+        place = clinic.service.place.home / "people.parquet"
+        frame.to_parquet(place)
+        other = jobs.fit(place, model="naive-bayes", epsilon=60.0, **options).model
+    model = load(made["place"])
+    assert made["guarantee"]["epsilon"] == model[-1].guarantee_.epsilon <= 60.0
+    assert np.allclose(model.predict_proba(ages), other.predict_proba(ages), atol=0.02)
+
+
+def test_a_worker_fits_a_linear_model_where_the_table_is(clinic: Study) -> None:
+    body = {"model": "logistic", "target": "income", "epsilon": 50.0, "buy_population": True}
+    made = _made(clinic, "fit", body)
+    shares = load(made["place"]).predict_proba(pd.DataFrame({"age": [40, 60], "sex": ["F", "M"]}))
+    assert np.abs(shares[:, 0] - 2 / 3).max() < 0.2
+
+
+def test_a_synthetic_table_is_made_where_the_table_is(clinic: Study) -> None:
+    made = _made(clinic, "synthesize", {"rows": 300, "epsilon": 60.0})
+    table = pd.read_csv(made["place"].with_name("table.csv"))
+    assert (len(table), set(table["sex"])) == (300, {"F", "M"})
+    assert abs((table["income"] == "high").mean() - 2 / 3) < 0.15
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        ("fit", {"model": "naive-bayes", "target": "income", "epsilon": 0.3}),
         ("train", {"architecture": "linear", "target": "income", "epsilon": 0.3, "delta": 1e-7}),
-        ("synthesize", {"rows": 10, "epsilon": 0.3}),
         ("evaluate", {"request": "0" * 32, "epsilon": 0.3}),
     ],
 )
-def test_jobs_are_refused_before_the_charge(clinic: Study, kind: str, body: dict[str, Any]) -> None:
+def test_what_reads_all_rows_into_memory_is_refused_before_the_charge(
+    clinic: Study, kind: str, body: dict[str, Any]
+) -> None:
     for action in (asking.plan, asking.start):
         with pytest.raises(ServiceRefused, match="export it to Parquet files in the folder of data") as told:
             action(clinic.service, clinic.ada, "clinic", kind, body)
         assert (told.value.status, _entries(clinic)) == (422, 0)
+
+
+def test_a_fit_with_a_test_is_refused_before_the_charge(clinic: Study) -> None:
+    body = {
+        "model": "naive-bayes",
+        "target": "income",
+        "epsilon": 1.0,
+        "test_share": 0.2,
+        "test_epsilon": 1.0,
+    }
+    for action in (asking.plan, asking.start):
+        with pytest.raises(InvalidValue, match=r"test must be left out.*Parquet files"):
+            action(clinic.service, clinic.ada, "clinic", "fit", body)
+    assert _entries(clinic) == 0
+
+
+def test_a_model_that_sums_do_not_suffice_for_is_refused_before_the_charge(
+    clinic: Study, people: Any
+) -> None:
+    table = clinic.service.keeping.spark("local[2]").table("clinic.people")
+    with clinic.service.ledger("clinic") as ledger:
+        options = {"schema": Schema.from_toml(SCHEMA), "ledger": ledger, "epsilon": 1.0, "delta": 1e-6}
+        by_row: Any = noise.Gradient(participations=5)
+        with pytest.raises(InvalidValue, match=r"sums and counts.*private_rows"):
+            jobs.plan_fit(table, model="logistic", target="income", noise=by_row, **options)
+    assert _entries(clinic) == 0
+
+
+def test_a_fit_whose_rows_cannot_be_read_fails_and_quotes_nothing(clinic: Study, people: Any) -> None:
+    """A file whose bytes were exchanged at the same size and time."""
+    _spoil(people)
+    body = {"model": "naive-bayes", "target": "income", "epsilon": 1.0}
+    number = asking.start(clinic.service, clinic.ada, "clinic", "fit", body)["id"]
+    assert worker.once(clinic.service)
+    held = asking.see_request(clinic.service, clinic.ada, number)
+    assert (held["state"], held["result"]["error"]["problem"]) == ("failed", carrying.FAILED)
+    assert _entries(clinic) == 1
+
+
+def test_that_java_has_ended_is_told(clinic: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service cannot start Spark again; a worker ends, and whoever has started it starts another."""
+
+    def gone(*given: Any) -> Any:
+        raise ConnectionRefusedError("41,F,high")
+
+    _counted(clinic)
+    monkeypatch.setattr(spark, "_stamp", gone)
+    monkeypatch.setattr(SparkTables, "ended", True)
+    with pytest.raises(ServiceRefused, match=r"Spark has ended.*start the service again") as told:
+        _counted(clinic)
+    assert (told.value.status, _entries(clinic)) == (503, 1)
+    with pytest.raises(EngineFailed, match="Java machine of Spark has ended") as failed:
+        holdings.confirm_dataset(clinic.service, clinic.curator, "clinic")
+    assert carrying.status_of(failed.value) == 503
+    assert "41,F" not in str(failed.value)
+    monkeypatch.setattr(Keeping, "spark_ended", lambda keeping: True)
+    worker.work(clinic.service.place, os.getppid())
+
+
+def test_whether_java_has_ended_is_asked_of_its_process(people: Any) -> None:
+    tables = SparkTables("local[2]")
+    assert not tables.ended
+    tables.start()
+    assert not tables.ended
+    gateway = SimpleNamespace(proc=subprocess.Popen([sys.executable, "-c", ""]))
+    gateway.proc.wait()
+    tables._started = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))
+    assert tables.ended
 
 
 @pytest.mark.parametrize(
@@ -173,7 +288,7 @@ def test_only_tables_that_the_catalog_keeps(people: Any, make_study: Callable[..
     unknown = ("passing", "clinic.nobody", "parquet.people", "a.clinic.people")
     told = {f"spark:{name}": "that Spark's catalog has" for name in unknown}
     told |= {"spark:global_temp.passing": "not a view", "spark:clinic.seen": "not a view"}
-    told |= {"spark:clinic.texts": "a table that stores its rows"}
+    told |= {"spark:clinic.texts": "stored as Parquet or ORC files.*USING parquet"}
     for source, why in told.items():
         with pytest.raises(InvalidValue, match=why):
             _register(study, source)
@@ -202,15 +317,21 @@ def test_a_service_that_is_started_again_without_spark(clinic: Study) -> None:
     assert (told.value.status, _entries(clinic)) == (503, 0)
 
 
-def test_a_query_that_fails_quotes_nothing(
-    clinic: Study, people: Any, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A file whose bytes were exchanged at the same size and time: Spark fails on it after the charge."""
+def _spoil(people: Any) -> Path:
+    """Exchange the bytes of the file of the table."""
     file = Path(people.table("clinic.people").inputFiles()[0].removeprefix("file://"))
     facts = file.stat()
     file.write_bytes(b"41,F,high;" * facts.st_size)
     os.truncate(file, facts.st_size)
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    return file
+
+
+def test_a_query_that_fails_quotes_nothing(
+    clinic: Study, people: Any, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file whose bytes were exchanged at the same size and time: Spark fails on it after the charge."""
+    file = _spoil(people)
     with pytest.raises(ServiceRefused) as told:
         _counted(clinic)
     assert told.value.problem == carrying.FAILED

@@ -27,8 +27,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import ibis
+import ibis.expr.types as ir
 
 from tacit._extras import needed
+from tacit.data.engine.stored import FORMATS
 from tacit.data.source import PrivateSource, connect
 from tacit.errors import EngineFailed, InvalidValue, TacitError
 from tacit.schema import Schema
@@ -85,19 +87,31 @@ class SparkTables:
             advice = "Name the table as Spark's catalog does; no path and no SQL is taken."
             raise InvalidValue("source", name, needs + "of letters, digits and underscores", advice)
 
-    def open(self, name: str, schema: Schema) -> PrivateSource:
-        """The cleaned table behind a name, in a session of its own; only its metadata are read."""
+    @property
+    def ended(self) -> bool:
+        """Whether the Java machine that this process has started is gone: nothing can be asked any more."""
+        started = self._started
+        machine = None if started is None else getattr(started.sparkContext._gateway, "proc", None)
+        return machine is not None and machine.poll() is not None
+
+    def table(self, name: str) -> ir.Table:
+        """The table behind a name, as it is stored, in a session of its own; only its metadata are read."""
         self.check(name)
         self.start()
 
-        def opened() -> PrivateSource:
+        def found() -> ir.Table:
             session = _another(self._started)
-            found = _looked_up(session, name)
+            known = _looked_up(session, name)
+            _relation(name, session.table(_full(known)))
             connection = ibis.pyspark.connect(session)
-            table = connection.table(found.name, database=(found.catalog, found.namespace[0]))
-            return connect(table, schema)
+            return connection.table(known.name, database=(known.catalog, known.namespace[0]))
 
-        return _withheld(opened)
+        return self._asked(found)
+
+    def open(self, name: str, schema: Schema) -> PrivateSource:
+        """The cleaned table behind a name, in a session of its own; only its metadata are read."""
+        table = self.table(name)
+        return self._asked(lambda: connect(table, schema))
 
     def stamp(self, name: str) -> str:
         """What changes when rows are written to the table, or when it is replaced, as a digest.
@@ -109,11 +123,21 @@ class SparkTables:
         """
         self.check(name)
         self.start()
-        return _withheld(lambda: _stamp(self._catalog, name))
+        return self._asked(lambda: _stamp(self._catalog, name))
+
+    def _asked(self, action: Callable[[], T]) -> T:
+        """What Spark answers; what it says where it fails is withheld, and that it has ended is told."""
+        try:
+            return _withheld(action)
+        except EngineFailed:
+            if not self.ended:
+                raise
+        raise EngineFailed("The Java machine of Spark has ended.", _AGAIN, engine="pyspark")
 
 
 _WITHHELD = "Spark could not look the table up; what it said is withheld, for it may quote the data."
 _CHECK = "Check that Spark and its catalog run, and that the files of the table can be read."
+_AGAIN = "Nothing was charged. Start the process again; Java may have run out of memory."
 _NOT_STARTED = "Check that Java is installed, and that the master of Spark can be reached."
 
 
@@ -175,23 +199,33 @@ def _looked_up(session: Any, name: str) -> Any:
 
 
 def _stamp(session: Any, name: str) -> str:
-    found = _looked_up(session, name)
-    full = _quoted(".".join((found.catalog, *found.namespace, found.name)))
+    full = _full(_looked_up(session, name))
     session.catalog.refreshTable(full)
     table = session.table(full)
-    facts = [full, table.schema.json(), sorted(_files(session, name, table))]
+    facts = [full, table.schema.json(), sorted(_files(session, _relation(name, table)))]
     return "spark:" + hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _files(session: Any, name: str, table: Any) -> list[tuple[str, int, int]]:
-    """Path, size and time of the files of a table."""
+def _full(found: Any) -> str:
+    """The full name of a table that was looked up."""
+    return _quoted(".".join((found.catalog, *found.namespace, found.name)))
+
+
+def _relation(name: str, table: Any) -> Any:
+    """What Spark reads for a table, if that is files in a format whose values it cannot stumble over."""
     node = table._jdf.queryExecution().analyzed()
     while _class(node) == "SubqueryAlias":
         node = node.child()
-    if _class(node) != "LogicalRelation" or _class(node.relation()) != "HadoopFsRelation":
-        raise InvalidValue("source", name, "a table of Parquet or ORC files", _STORED)
+    read = node.relation() if _class(node) == "LogicalRelation" else None
+    if read is None or _class(read) != "HadoopFsRelation" or _class(read.fileFormat()) not in FORMATS:
+        raise InvalidValue("source", name, "a table that is stored as Parquet or ORC files", _STORED)
+    return read
+
+
+def _files(session: Any, relation: Any) -> list[tuple[str, int, int]]:
+    """Path, size and time of the files of a table."""
     none = session.sparkContext._jvm.PythonUtils.toSeq([])
-    folders = node.relation().location().listFiles(none, none)
+    folders = relation.location().listFiles(none, none)
     listed = [folders.apply(place).files() for place in range(folders.size())]
     files = [each.apply(place) for each in listed for place in range(each.size())]
     return [(file.getPath().toString(), file.getLen(), file.getModificationTime()) for file in files]

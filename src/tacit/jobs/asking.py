@@ -12,7 +12,7 @@ from tacit import _validate
 from tacit.errors import InvalidValue
 from tacit.guarantee import Guarantee
 from tacit.jobs import books
-from tacit.jobs.job import Due, Job, Say, ledger_of, silent, whole
+from tacit.jobs.job import Due, Job, Say, called, ledger_of, silent, whole
 
 if TYPE_CHECKING:
     from tacit.data.source import PrivateSource
@@ -95,13 +95,11 @@ def plan_query(
             random_state=random_state,
             delimiter=delimiter,
         )
-        name = "the table"
         if isinstance(source, str | os.PathLike):  # a source that was opened elsewhere is closed there
-            name = os.fspath(source)
             stack.enter_context(table)
         batch = table.batch(epsilon=epsilon, delta=delta)
         releases = [batch.ask(question) for question in asked]
-        return QueryJob(name, batch, releases, payment).holding(stack)
+        return QueryJob(called(source), batch, releases, payment).holding(stack)
 
 
 @whole(plan_query)

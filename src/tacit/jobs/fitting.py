@@ -14,10 +14,12 @@ from tacit import _validate
 from tacit.errors import CannotLearn, InvalidValue, TacitError
 from tacit.guarantee import Guarantee
 from tacit.jobs import books, files, testing
-from tacit.jobs.job import Due, Job, Say, silent, warned, whole
+from tacit.jobs.job import Due, Job, Say, called, silent, warned, whole
 from tacit.jobs.same import refuse_same_file
 
 if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
     from tacit.data.preprocessor import Preprocessor
     from tacit.data.splitting import Side
     from tacit.estimators.blocks import TableRows
@@ -48,7 +50,7 @@ class FitJob(Job):
 
     def __init__(
         self,
-        source: str,
+        source: Any,
         maker: Preprocessor,
         estimator: Any,
         payment: Payment,
@@ -96,7 +98,7 @@ class FitJob(Job):
             if opened is not None:
                 opened.require_open()
         if test is not None and test.others:
-            refuse_same_file(self.source, test.source)
+            refuse_same_file(called(self.source), test.source)
         for doubt in self.planned.doubts:
             warn(doubt)
         model = self._fitted(say)
@@ -168,7 +170,7 @@ class FitJob(Job):
 
 
 def plan_fit(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | ir.Table,
     *,
     schema: Schema | str | os.PathLike[str],
     target: str | None = None,
@@ -233,11 +235,18 @@ def plan_fit(
             ledger=payment.ledger, label=told, random_state=random_state,
             **declared_target(name, maker), **_chosen(name, ESTIMATORS[name], chosen),
         )  # fmt: skip
+        if not isinstance(source, str | os.PathLike):
+            estimator._require_tables()
+            if test is not None or test_share is not None:
+                advice = (
+                    "Measure the model on rows in a file, or export these to Parquet files and fit to those."
+                )
+                raise InvalidValue("test", "given", "left out, where the rows stay on an engine", advice)
         trial = None
         if split is not None:
             about = f"test of the {told}, on a share of {split.share:g} set aside"
             trial = testing.RowTest(
-                payment, os.fspath(source), test_epsilon, about, random_state, False, maker, groups,
+                payment, called(source), test_epsilon, about, random_state, False, maker, groups,
                 side=split.test,
             )  # fmt: skip
         elif test is not None:
@@ -250,7 +259,7 @@ def plan_fit(
                 other, os.fspath(test), test_epsilon, about, random_state, others, maker, groups
             )
         rest = None if split is None else split.rest
-        job = FitJob(os.fspath(source), maker, estimator, payment, told, trial, rest)
+        job = FitJob(source, maker, estimator, payment, told, trial, rest)
         if out is not None:
             job.out, job.overwrite = Path(out), overwrite
             files.writable(job.out, overwrite, source, schema, ledger, test)
@@ -260,9 +269,11 @@ def plan_fit(
 
 @whole(plan_fit)
 def fit(job: FitJob) -> Fitted:
-    """Fit a private model to a file of private rows: charge, then read.
+    """Fit a private model to a file of private rows, or to a table on an engine: charge, then read.
 
-    ``source`` is a CSV or Parquet file, or a pattern of several; ``schema`` says what is public about it:
+    ``source`` is a CSV or Parquet file, or a pattern of several, or an Ibis table on DuckDB or Spark. The
+    rows of a table stay on its engine, and are passed over block by block: a model that needs more than sums
+    and counts of them is refused, and so is a test. ``schema`` says what is public about the rows:
     categories become one feature each, numbers are scaled by their bounds. ``model`` is a
     name of :data:`tacit.estimators.ESTIMATORS`: a classifier for a target with declared categories, a
     regression for one with bounds, or ``"kmeans"`` or ``"pca"`` without a target, which ``n_clusters`` and

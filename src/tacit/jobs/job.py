@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from tacit.errors import BudgetExceeded, InvalidValue
 from tacit.guarantee import floor
 from tacit.ledger import Ledger, Payment
 
-__all__ = ["Balance", "Due", "Job", "Refused", "Say", "ledger_of", "silent", "warned", "whole"]
+__all__ = ["Balance", "Due", "Job", "Refused", "Say", "called", "ledger_of", "silent", "warned", "whole"]
 
 Say = Callable[[str], None]
 """Is told what is being done, to show progress; no word of it depends on the rows."""
@@ -34,6 +35,11 @@ def silent(text: str) -> None:
 def warned(text: str) -> None:
     """Say what the caller has to know as a warning."""
     warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def called(source: object) -> str:
+    """A source in words: its path, or, of one that is open or on an engine, the table."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else "the table"
 
 
 def ledger_of(payment: Payment) -> Ledger:

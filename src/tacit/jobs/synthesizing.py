@@ -18,6 +18,8 @@ from tacit.jobs.fitting import PUBLIC
 from tacit.jobs.job import Due, Job, Say, silent, warned, whole
 
 if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
     from tacit.estimators.blocks import TableRows
     from tacit.estimators.synthetic.base import Synthesizer
     from tacit.ledger import Payment
@@ -44,7 +46,7 @@ class SynthesizeJob(Job):
     """A synthetic table that is planned: all is public but the rows, which are read inside the charge."""
 
     def __init__(
-        self, source: str, schema: Schema, model: Synthesizer, payment: Payment, label: str, rows: int | None
+        self, source: Any, schema: Schema, model: Synthesizer, payment: Payment, label: str, rows: int | None
     ) -> None:
         self.source, self.schema, self.model, self.payment = source, schema, model, payment
         self.label, self.rows = label, rows
@@ -111,7 +113,7 @@ class SynthesizeJob(Job):
 
 
 def plan_synthesize(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | ir.Table,
     *,
     schema: Schema | str | os.PathLike[str],
     epsilon: float,
@@ -154,7 +156,7 @@ def plan_synthesize(
             exclude=list(exclude), relation=str(payment.relation), rows_per_unit=payment.unit.rows,
             ledger=payment.ledger, label=told, random_state=random_state, **chosen,
         )  # fmt: skip
-        job = SynthesizeJob(os.fspath(source), known, model, payment, told, rows)
+        job = SynthesizeJob(source, known, model, payment, told, rows)
         job.overwrite = overwrite
         if out is not None:
             job.out = Path(out)
@@ -170,8 +172,9 @@ def plan_synthesize(
 def synthesize(job: SynthesizeJob) -> Synthesized:
     """Make a synthetic table of a file of private rows: charge, then read, then generate.
 
-    ``source`` is a CSV or Parquet file, or a pattern of several; ``schema`` says what is public about it: all
-    columns need categories or bounds, or are left out with ``exclude``. ``method`` is ``"marginals"``
+    ``source`` is a CSV or Parquet file, or a pattern of several, or an Ibis table on DuckDB or Spark, whose
+    rows stay on its engine; ``schema`` says what is public about it: all columns need categories or bounds,
+    or are left out with ``exclude``. ``method`` is ``"marginals"``
     (:class:`~tacit.estimators.MarginalSynthesizer`) or, for few columns, ``"histogram"``
     (:class:`~tacit.estimators.HistogramSynthesizer`); ``bins``, ``transforms`` and ``rounds`` are theirs.
     The table has ``rows`` rows, or else as many as the schema declares, or as noisy counts tell. It is

@@ -394,4 +394,4 @@ def status_of(error: TacitError) -> int:
         return 402
     if isinstance(error, LedgerCorrupted):
         return 409
-    return 503 if isinstance(error, LedgerError) else 422
+    return 503 if isinstance(error, LedgerError | EngineFailed) else 422

@@ -46,6 +46,10 @@ class Keeping:
                 self._spark = SparkTables(master)
             return self._spark
 
+    def spark_ended(self) -> bool:
+        """Whether Spark was started here, and its Java machine is gone."""
+        return self._spark is not None and self._spark.ended
+
     def ledger(self, place: str, dataset: str) -> Ledger:
         """The ledger, open at a dataset."""
         with self._lock:

@@ -1,7 +1,8 @@
 """What an analyst may ask for, by kind: questions, fits, training runs, synthetic tables, measurements.
 
 Each is a job of :mod:`tacit.jobs`, planned here from public facts: nothing is charged and no row is read.
-Questions are asked of files and of tables of Spark; the jobs that a worker carries out read files alone.
+Questions, fits and synthetic tables are made of files and of tables of Spark, whose rows stay where they are;
+training runs and measurements read files alone.
 A grant lists what it allows besides statistics by name: a model or a synthesizer by its own,
 :data:`NETWORK` for training runs and :data:`EVALUATION` for the measurement of an earlier model on the rows.
 """
@@ -84,7 +85,7 @@ def planned(
         if kind == "questions":
             yield stack.enter_context(_questions(service, dataset, known, schema, body, shared))
             return
-        source = sources.files_only(known, dataset)
+        source: Any = sources.for_job(known, dataset, kind)
         if kind == "fit":
             chosen = {name: body[name] for name in FIT if name in body}
             out = None if folder is None else folder / "model.tacit"
@@ -147,7 +148,7 @@ def _training(
 
 
 def _synthesis(
-    source: str, schema: Schema, body: Mapping[str, Any], folder: Path | None, shared: Any
+    source: Any, schema: Schema, body: Mapping[str, Any], folder: Path | None, shared: Any
 ) -> jobs.SynthesizeJob:
     chosen = {name: body[name] for name in SYNTHESIZE if name in body}
     if "rows" not in chosen and schema.population is None:

@@ -24,16 +24,18 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from tacit.errors import InvalidValue
+from tacit.errors import EngineFailed, InvalidValue
 from tacit.serve.service import Service, refused
 from tacit.serve.store.holdings import Dataset
 
 if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
     from tacit.data.source import PrivateSource
     from tacit.data.spark import SparkTables
     from tacit.schema import Schema
 
-__all__ = ["SPARK", "Files", "SparkTable", "checked", "files_only", "found", "opened"]
+__all__ = ["SPARK", "Files", "SparkTable", "checked", "for_job", "found", "opened"]
 
 SPARK = "spark:"
 """What the name of a table of Spark begins with."""
@@ -119,6 +121,11 @@ def checked(service: Service, dataset: Dataset) -> Files | SparkTable:
         same = known.stamp() == dataset.stamp
     except (InvalidValue, OSError):
         same = False
+    except EngineFailed:
+        if not service.keeping.spark_ended():
+            raise
+        advice = "Nothing was charged. Tell its curator to start the service again."
+        raise refused(503, f"{dataset.name!r} cannot be asked: Spark has ended.", advice) from None
     if not same and on_spark:
         raise refused(
             503, f"The table of {dataset.name!r} is not as it was when it was registered.",
@@ -141,12 +148,17 @@ def opened(known: Files | SparkTable, dataset: Dataset, schema: Schema) -> Priva
         raise refused(503, said, "Nothing was charged. Tell its curator.") from None
 
 
-def files_only(known: Files | SparkTable, dataset: Dataset) -> str:
-    """The file, or the pattern of files, that a job reads; a table of Spark is refused."""
+def for_job(known: Files | SparkTable, dataset: Dataset, kind: str) -> str | ir.Table:
+    """What a job reads: the file, the pattern of files, or the table where it is.
+
+    The rows of a table of Spark stay there. What would read all of them into memory is refused.
+    """
     if isinstance(known, Files):
         return known.place
+    if kind in ("fit", "synthesize"):
+        return known.tables.table(known.name)
     raise refused(
-        422, f"{dataset.name!r} is a table of Spark, which is asked questions; jobs read files alone.",
+        422, f"{dataset.name!r} is a table of Spark; training runs and measurements read files alone.",
         "Nothing was charged. Its curator can export it to Parquet files in the folder of data, and register "
         "those; what is spent on both adds up for the people in them.",
     )  # fmt: skip

@@ -41,7 +41,8 @@ def once(service: Service, stopped: Callable[[], None] | None = None) -> bool:
 
 
 def work(place: Place, parent: int) -> None:
-    """Carry out requests until ``parent``, the process that started this one, is gone.
+    """Carry out requests until ``parent``, the process that started this one, is gone, or Spark is: it takes
+    another process to start Spark again, which whoever has started this one starts.
 
     The worker is told who its parent is: one that asked could begin after the parent has gone, and would wait
     for ever.
@@ -49,7 +50,7 @@ def work(place: Place, parent: int) -> None:
     with place.open() as service:
         carrying.forget_seeds(service)
         service.wait_for_tick()
-        while os.getppid() == parent:
+        while os.getppid() == parent and not service.keeping.spark_ended():
             if _tried(service):
                 service.wait_for_tick()
             else:

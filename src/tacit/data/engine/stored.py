@@ -37,7 +37,7 @@ from tacit.data.files import paths_of
 from tacit.data.frames import Frame, arrow_frame, frame_of
 from tacit.errors import InvalidValue
 
-__all__ = ["ENGINES", "Stored", "stored_of"]
+__all__ = ["ENGINES", "FORMATS", "Stored", "stored_of"]
 
 ENGINES = ("duckdb", "pyspark")
 """The engines whose tables are read, by Ibis's name."""
@@ -231,7 +231,8 @@ def _parquet_files(view: Any) -> list[str] | None:
 
 
 _STORED_RDDS = {"MapPartitionsRDD", "ParallelCollectionRDD", "LocalCheckpointRDD", "ReliableCheckpointRDD"}
-_FORMATS = ("ParquetFileFormat", "OrcFileFormat")
+FORMATS = ("ParquetFileFormat", "OrcFileFormat")
+"""The formats of files that Spark reads without raising on a value, as Spark calls them."""
 _REBASING = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
 _SPARK = "Write it to Parquet files, or call localCheckpoint() on the DataFrame, and pass that."
 
@@ -263,7 +264,7 @@ def _plain(node: Any, kind: str) -> bool:
         return all(_class(_unnamed(one)) == "AttributeReference" for one in _members(node.expressions()))
     if kind == "LogicalRelation":
         relation = node.relation()
-        return _class(relation) == "HadoopFsRelation" and _class(relation.fileFormat()) in _FORMATS
+        return _class(relation) == "HadoopFsRelation" and _class(relation.fileFormat()) in FORMATS
     if kind == "LogicalRDD":
         rows = node.rdd()
         lineage = set(re.findall(r"(\w+)\[\d+\]", rows.toDebugString()))
