@@ -70,12 +70,13 @@ report {url} --out database.html
 """
 REFUSED = {
     words_of(NETWORK)[0]: ("torch",),
-    words_of(PICTURES)[0]: ("torch", "images"),
+    words_of(PICTURES)[0]: ("torch",),
     words_of(TEXTS)[0]: ("torch", "llm"),
     ("ledger", "show", "postgresql://localhost/none"): ("postgres",),
     ("serve", "--home", "study", "--host", "0.0.0.0"): ("serve",),
 }
-"""Commands that have to name the extra where one of those that they need is absent."""
+"""Commands that have to name the extra where one of those that they need is absent. Folders of images need
+Pillow, which Matplotlib brings to every install, so that ``images`` is never absent."""
 DRAWN = """
 from pathlib import Path
 from PIL import Image
