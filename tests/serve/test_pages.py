@@ -610,3 +610,22 @@ def test_a_head_that_is_none_is_told_of_beside_its_field(
         answer = browser.get("/ledger/people/verification", params={"head": head})
         assert (answer.status_code, title in answer.text) == (status, True)
         assert f'value="{head}"' in answer.text
+
+
+def test_a_fit_with_a_test_by_the_form(browse: Callable[[str | None], Browser], study: Study) -> None:
+    """The test has an ε of its own, is in the preview, and is charged after the model."""
+    study.grant(models=["naive-bayes"])
+    browser = browse("ada")
+    fit = {
+        "model": "naive-bayes", "target": "income", "epsilon": "0.3", "test_share": "0.25",
+        "test_epsilon": "0.2", "groups_by": "sex",
+    }  # fmt: skip
+    assert "<strong>ε 0.5</strong>" in browser.post("/datasets/people/fit/preview", fit).text
+    for wrong, place in (({"test_share": "2"}, "test_share-problem"), ({"test_epsilon": ""}, "problems")):
+        answer = browser.post("/datasets/people/fit", {**fit, **wrong})
+        assert (answer.status_code, f'id="{place}"' in answer.text) == (422, True)
+    place = browser.post("/datasets/people/fit", {**fit, "key": browser.key("/datasets/people/fit")})
+    assert worker.once(study.service)
+    shown = browser.get(place.headers["location"]).text
+    assert all(words in shown for words in ("Download model.tacit", "How good it is", "accuracy"))
+    assert (study.entries(), round(study.spent(), 9)) == (2, 0.5)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from serve.conftest import Study
+from serve.conftest import SCHEMA, Study
 from tacit.errors import InvalidValue, LedgerCorrupted, LedgerError, ServiceRefused, TacitError
 from tacit.serve.access import MAY, ROLES, Caller, identified
 from tacit.serve.actions import asking, auditing, holdings, people
+from tacit.serve.rates import Rate
 from tacit.serve.service import Place
 from tacit.serve.store import log, tables
 
@@ -212,3 +213,44 @@ def test_every_refusal_to_answer_is_in_the_log(study: Study) -> None:
     ]
     assert [line["subject"] for line in lines[:3]] == ["people", "people", "no name of a dataset"]
     assert study.entries() == 0
+
+
+def test_refused_previews_are_in_the_log_and_cannot_fill_it(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(asking, "_previews", Rate(3, lambda: now))
+    study.grant(statistics=["count"])
+    refused: list[tuple[Caller, str, dict[str, Any]]] = [
+        (study.auditor, "questions", {"questions": ["count()"], "epsilon": 0.1}),
+        (study.ada, "questions", {"questions": ["mean(age)"], "epsilon": 0.1}),
+        (study.ada, "fit", {"model": "naive-bayes", "target": "income", "epsilon": 0.1}),
+        *[(study.ada, "questions", {"questions": ["nonsense("], "epsilon": 0.1})] * 5,
+    ]
+    for caller, kind, body in refused:
+        with pytest.raises(TacitError):
+            asking.plan(study.service, caller, "people", kind, body)
+    asking.plan(study.service, study.ada, "people", "questions", {"questions": ["count()"], "epsilon": 0.1})
+
+    def noted() -> list[tuple[str, int, str]]:
+        lines = auditing.read_log(study.service, study.auditor)
+        told = [(line["actor"], line["details"]) for line in lines if line["action"] == "refused"]
+        assert all(details["preview"] for _, details in told)
+        return [(actor, details["status"], details["kind"]) for actor, details in told]
+
+    first = [("eve", 403, "questions"), ("ada", 403, "questions"), ("ada", 403, "fit")]
+    assert noted() == [*first, ("ada", 422, "questions")]
+    now = 20.0
+    with pytest.raises(TacitError):
+        asking.plan(study.service, study.ada, "people", *refused[-1][1:])
+    assert noted() == [*first, *[("ada", 422, "questions")] * 2]
+
+
+def test_the_report_names_whoever_the_schema_names(study: Study) -> None:
+    page = auditing.ledger_page(study.service, study.auditor, "people")
+    assert "[about] of the schema names somebody" in page
+    assert "--responsible" not in page
+    named = SCHEMA + '\n[about]\nresponsible = "Data office, data@clinic.example"\n'
+    options: dict[str, Any] = {"source": "people.csv", "schema": named, "epsilon": 1.0}
+    holdings.register(study.service, study.curator, "named", **options)
+    assert "Data office, data@clinic.example" in auditing.ledger_page(study.service, study.auditor, "named")

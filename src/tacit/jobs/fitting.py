@@ -18,8 +18,6 @@ from tacit.jobs.job import Due, Job, Say, called, silent, warned, whole
 from tacit.jobs.same import refuse_same_file
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
     from tacit.data.preprocessor import Preprocessor
     from tacit.data.splitting import Side
     from tacit.estimators.blocks import TableRows
@@ -170,7 +168,7 @@ class FitJob(Job):
 
 
 def plan_fit(
-    source: str | os.PathLike[str] | ir.Table,
+    source: Any,
     *,
     schema: Schema | str | os.PathLike[str],
     target: str | None = None,

@@ -18,8 +18,6 @@ from tacit.jobs.fitting import PUBLIC
 from tacit.jobs.job import Due, Job, Say, silent, warned, whole
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
     from tacit.estimators.blocks import TableRows
     from tacit.estimators.synthetic.base import Synthesizer
     from tacit.ledger import Payment
@@ -113,7 +111,7 @@ class SynthesizeJob(Job):
 
 
 def plan_synthesize(
-    source: str | os.PathLike[str] | ir.Table,
+    source: Any,
     *,
     schema: Schema | str | os.PathLike[str],
     epsilon: float,

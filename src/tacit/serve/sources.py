@@ -22,15 +22,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import EngineFailed, InvalidValue
 from tacit.serve.service import Service, refused
 from tacit.serve.store.holdings import Dataset
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
     from tacit.data.source import PrivateSource
     from tacit.data.spark import SparkTables
     from tacit.schema import Schema
@@ -148,7 +146,7 @@ def opened(known: Files | SparkTable, dataset: Dataset, schema: Schema) -> Priva
         raise refused(503, said, "Nothing was charged. Tell its curator.") from None
 
 
-def for_job(known: Files | SparkTable, dataset: Dataset, kind: str) -> str | ir.Table:
+def for_job(known: Files | SparkTable, dataset: Dataset, kind: str) -> Any:
     """What a job reads: the file, the pattern of files, or the table where it is.
 
     The rows of a table of Spark stay there. What would read all of them into memory is refused.

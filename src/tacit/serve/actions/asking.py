@@ -23,7 +23,7 @@ from tacit.serve.actions.people import when
 from tacit.serve.grammar import question_of
 from tacit.serve.keeping import MOST_SOURCES
 from tacit.serve.planning import JOBS, named, planned
-from tacit.serve.rates import Turns
+from tacit.serve.rates import Rate, Turns
 from tacit.serve.service import NAME, Service, refused
 from tacit.serve.store import holdings, log, requests
 from tacit.serve.store.requests import ENDED, Request
@@ -45,6 +45,8 @@ __all__ = [
 MOST_QUESTIONS = 100
 _turns = Turns(MOST_SOURCES // 2)
 """How many of one analyst are planned or answered at a time: half of what is open for all."""
+_previews = Rate(10)
+"""How many refused previews of one user are noted in a minute."""
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -54,9 +56,16 @@ def plan(
 ) -> dict[str, Any]:
     """What a request would cost, how accurate its answers would be, and what would be left.
 
-    Nothing is charged and no row is read.
+    Nothing is charged and no row is read. A refusal is a line of the log, up to so many in a minute.
     """
-    caller.must("plan" if kind == "questions" else "plan jobs")
+    with _noted(service, caller, dataset, kind, preview=True):
+        caller.must("plan" if kind == "questions" else "plan jobs")
+        return _plan(service, caller, dataset, kind, body)
+
+
+def _plan(
+    service: Service, caller: Caller, dataset: str, kind: str, body: Mapping[str, Any]
+) -> dict[str, Any]:
     with service.database.read() as connection:
         held, grant = usable(service, connection, caller, dataset, body.get("grant"))
     _require_allowed(grant, kind, body)
@@ -118,12 +127,20 @@ def require_role(service: Service, caller: Caller, dataset: str, kind: str) -> N
 
 
 @contextmanager
-def _noted(service: Service, caller: Caller, dataset: str, kind: str) -> Iterator[None]:
-    """Write a line in the log about a refusal in the body: who asked for what, and what it was refused as."""
+def _noted(
+    service: Service, caller: Caller, dataset: str, kind: str, *, preview: bool = False
+) -> Iterator[None]:
+    """Write a line in the log about a refusal in the body: who asked for what, and what it was refused as.
+
+    Pages ask for a preview with every few letters that are typed. Of those not all refusals are noted.
+    """
     try:
         yield
     except TacitError as error:
-        _note(service, caller.name, dataset, error, kind=kind)
+        if not preview:
+            _note(service, caller.name, dataset, error, kind=kind)
+        elif _previews.take(f"{service.place.home} {caller.name}"):
+            _note(service, caller.name, dataset, error, kind=kind, preview=True)
         raise
 
 

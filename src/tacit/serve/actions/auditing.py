@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.schema import Schema
 from tacit.serve.access import Caller
 from tacit.serve.actions.holdings import known_dataset
 from tacit.serve.service import Service
 from tacit.serve.store import log
 
 __all__ = ["ledger_page", "log_length", "read_ledger", "read_log", "verify"]
+
+NOBODY = "not named; [about] of the schema names somebody when a dataset is registered"
 
 
 def read_ledger(service: Service, caller: Caller, dataset: str) -> dict[str, Any]:
@@ -71,11 +74,15 @@ def log_length(service: Service, caller: Caller) -> int:
 
 
 def ledger_page(service: Service, caller: Caller, dataset: str) -> str:
-    """The page about a dataset's ledger: who is protected, what was released when, what remains."""
+    """The page about a dataset's ledger: who is protected, what was released when, what remains.
+
+    Whoever is responsible is named by the schema with which the dataset was registered.
+    """
     caller.must("report")
-    known_dataset(service, caller, dataset)
+    about = Schema.from_toml(known_dataset(service, caller, dataset).schema).about
     from tacit.report.ledger import Verification
     from tacit.report.ledger import ledger_page as page
 
     with service.ledger(dataset) as ledger:
-        return page([ledger], Verification.of(ledger), place="of the service")
+        checked, named = Verification.of(ledger), about.responsible or NOBODY
+        return page([ledger], checked, responsible=named, place="of the service")

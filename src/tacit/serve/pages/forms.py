@@ -32,7 +32,8 @@ __all__ = ["Form", "NewGrant", "NewUser", "Unfit"]
 
 Body = TypeVar("Body", bound=BaseModel)
 MOST_FIELDS = 2000
-NUMBERS = frozenset(
+TESTS = frozenset({"test_share", "test_epsilon"})
+NUMBERS = TESTS | frozenset(
     {"epsilon", "delta", "confidence", "days", "norm", "interval_share", "epochs", "lr", "clip_norm"}
 )
 WHOLE = frozenset({"population", "rows", "bins", "rounds", "n_clusters", "n_components", "batch_size"})
