@@ -70,13 +70,19 @@ report {url} --out database.html
 """
 REFUSED = {
     words_of(NETWORK)[0]: ("torch",),
-    words_of(PICTURES)[0]: ("torch",),
-    words_of(TEXTS)[0]: ("torch", "llm"),
-    ("ledger", "show", "postgresql://localhost/none"): ("postgres",),
-    ("serve", "--home", "study", "--host", "0.0.0.0"): ("serve",),
+    words_of(PICTURES)[0]: ("torch", "PIL"),
+    words_of(TEXTS)[0]: ("torch", "transformers"),
+    ("ledger", "show", "postgresql://localhost/none"): ("psycopg",),
+    ("serve", "--home", "study", "--host", "0.0.0.0"): ("fastapi", "uvicorn"),
 }
-"""Commands that have to name the extra where one of those that they need is absent. Folders of images need
-Pillow, which Matplotlib brings to every install, so that ``images`` is never absent."""
+"""Commands with the packages that they need; where one is absent, they have to name its extra."""
+ABSENT = """
+from importlib.util import find_spec
+from tacit._extras import EXTRAS
+print(*(f"{package} {extra}" for package, extra in EXTRAS.items() if not find_spec(package)), sep="\\n")
+"""
+"""The packages that are absent, each with its extra. A package may be there without its extra: Matplotlib
+brings Pillow to every install, and Flower brings FastAPI."""
 DRAWN = """
 from pathlib import Path
 from PIL import Image
@@ -298,10 +304,11 @@ def check_extras(bin: Path, folder: Path, extra: str) -> None:
                 said = run(bin / "python", "-c", code, cwd=folder, code=None)
                 if said and "tacit.errors.MissingExtra" not in said:
                     raise Failed(f"without the extra {other}, {code!r} says:\n{said}")
+    absent = dict(line.split() for line in run(bin / "python", "-c", ABSENT, cwd=folder).split("\n") if line)
     for words, needs in REFUSED.items():
-        if absent := [f"tacit[{each}]" for each in needs if each not in there]:
+        if named := [f"tacit[{absent[each]}]" for each in needs if each in absent]:
             said = run(bin / "tacit", *words, cwd=folder, code=2)
-            if said.count("\n") != 1 or not any(each in said for each in absent):
+            if said.count("\n") != 1 or not any(each in said for each in named):
                 raise Failed(f"with {extra or 'no extra'}, tacit {' '.join(words)} says:\n{said}")
     if extra:
         CHECKS[extra](bin, folder)
