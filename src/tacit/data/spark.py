@@ -23,7 +23,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import ibis
@@ -188,8 +187,11 @@ def _looked_up(session: Any, name: str) -> Any:
     from pyspark.errors import AnalysisException
 
     found = None
-    with suppress(AnalysisException):
+    try:
         found = session.catalog.getTable(_quoted(name))
+    except AnalysisException as error:
+        if "NOT_FOUND" not in (error.getErrorClass() or ""):
+            raise  # the catalog itself cannot be asked
     if found is None:
         advice = "Check its name, its database and which catalog Spark's configuration names."
         raise InvalidValue("source", name, "a table that Spark's catalog has", advice)

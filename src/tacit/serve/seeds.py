@@ -151,4 +151,3 @@ class _Stream:
 
 def _operating_system() -> Stream:
     return os.urandom
-

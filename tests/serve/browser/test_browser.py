@@ -188,7 +188,7 @@ def test_fitting_and_downloading(study: Study) -> None:
     page.select_option("#model", "naive-bayes")
     page.select_option("#target", "note")
     page.fill("#epsilon", "0.2")
-    page.click("summary")
+    page.click("summary:text-is('More')")
     page.fill("#label", NASTY)
     page.wait_for_selector("#preview .sign.yes")
     page.click("text=Charge and fit")
