@@ -164,10 +164,22 @@ def test_what_is_refused() -> None:
         Prefix(base, classes=2, pooling="max")
     with pytest.raises(InvalidValue, match="at most the 2 blocks"):
         LastLayers(base, layers=3, classes=2)
-    with pytest.raises(InvalidValue, match="projections query, key, value"):
-        LoRA(base, classes=2, targets=("q_proj",))
+    for wrong in (("q_proj",), ("query", "query"), (), "dense"):
+        with pytest.raises(InvalidValue, match=r"some of query, key, value, attention\.output\.dense"):
+            LoRA(base, classes=2, targets=wrong)
     with pytest.raises(InvalidValue, match="a transformer of type"):
         SoftPrompt(nn.Linear(2, 2), classes=2)
+
+
+def test_the_maps_that_low_ranks_are_added_to() -> None:
+    """Queries and values unless others are named; the file says which."""
+    assert LoRA(tiny.bert(), classes=2).facts["targets"] == ["query", "value"]
+    assert LoRA(tiny.llama(), classes=2).facts["targets"] == ["q_proj", "v_proj"]
+    named = LoRA(tiny.bert(), classes=2, layers=1, targets=("key", "output.dense"))
+    moved = {name.rpartition(".up.")[0] for name, _ in named.named_parameters() if ".up." in name}
+    assert {each.partition("layer.1.")[2] for each in moved} == {"attention.self.key", "output.dense"}
+    every = LoRA(tiny.llama(), classes=2, targets="all").facts["targets"]
+    assert every == ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 def test_a_word_that_the_model_does_not_have() -> None:

@@ -63,7 +63,7 @@ def prefix(model: Any) -> Tuned:
 
 
 def lora(model: Any) -> Tuned:
-    made = LoRA(model, rank=2, classes=2)
+    made = LoRA(model, rank=2, classes=2, targets="all")
     # Not zero, so that every part of it has a gradient.
     for name, each in made.named_parameters():
         if name.endswith("up.weight"):

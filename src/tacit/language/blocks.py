@@ -35,8 +35,8 @@ class Blocks(nn.Module):
     """
 
     is_decoder: bool
-    attention: tuple[str, ...]
-    """The names of the projections of an attention layer: query, key, value and output."""
+    queries_and_values: tuple[str, ...]
+    """The names of the projections of queries and of values in an attention layer."""
 
     def __init__(self, base: Any) -> None:
         super().__init__()
@@ -85,9 +85,20 @@ class Blocks(nn.Module):
         """The hidden states after the last norm."""
         return hidden
 
-    def projections(self, layer: int) -> tuple[nn.Module, dict[str, nn.Linear]]:
-        """The attention layer of a block, and its projections by name."""
-        raise NotImplementedError
+    def projections(self, layer: int) -> dict[str, tuple[nn.Module, str]]:
+        """The linear maps of a block by name: the module that holds each of them, and its attribute there.
+
+        A map is named by the last part of its path in the block, or by the whole path where another map
+        of the block ends alike: ``query``, but ``output.dense``.
+        """
+        block = self.layers[layer]
+        paths = [path for path, each in block.named_modules() if isinstance(each, nn.Linear)]
+        places = [path.rpartition(".") for path in paths]
+        attributes = [attribute for _, _, attribute in places]
+        return {
+            attribute if attributes.count(attribute) == 1 else path: (block.get_submodule(owner), attribute)
+            for path, (owner, _, attribute) in zip(paths, places, strict=True)
+        }
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -101,7 +112,7 @@ class _Encoder(Blocks):
     """BERT and RoBERTa: every position of a row attends to every real position of the row."""
 
     is_decoder = False
-    attention = ("query", "key", "value")
+    queries_and_values = ("query", "value")
 
     @property
     def layers(self) -> Sequence[Any]:
@@ -122,16 +133,12 @@ class _Encoder(Blocks):
                 hidden = found[0] if isinstance(found, tuple) else found
         return hidden
 
-    def projections(self, layer: int) -> tuple[nn.Module, dict[str, nn.Linear]]:
-        owner = self.layers[layer].attention.self
-        return owner, {name: getattr(owner, name) for name in self.attention}
-
 
 class _Decoder(Blocks):
     """Llama and its kin: a position attends to the real positions before it and to itself."""
 
     is_decoder = True
-    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
+    queries_and_values = ("q_proj", "v_proj")
 
     @property
     def layers(self) -> Sequence[Any]:
@@ -157,10 +164,6 @@ class _Decoder(Blocks):
     def finish(self, hidden: Tensor) -> Tensor:
         normed: Tensor = self.base.norm(hidden)
         return normed
-
-    def projections(self, layer: int) -> tuple[nn.Module, dict[str, nn.Linear]]:
-        owner = self.layers[layer].self_attn
-        return owner, {name: getattr(owner, name) for name in self.attention}
 
 
 def _kernel(positions: int) -> AbstractContextManager[Any]:

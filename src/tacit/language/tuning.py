@@ -284,33 +284,44 @@ class _Before:
 
 
 class LoRA(Tuned):
-    """Low-rank updates of the attention projections of the last ``layers`` blocks (Hu et al. 2021).
+    """Low-rank updates of linear maps in the last ``layers`` blocks (Hu et al. 2021).
 
-    A projection W becomes W + (alpha ÷ rank) · B·A, with A of ``rank`` rows, random by ``seed``, and B zero
-    at the start. ``targets`` are names of projections: query, key and value of BERT, q_proj and so on of
-    Llama; by default the first and the third. The blocks below are frozen, so that their output can be kept
-    for each row: :class:`tacit.language.Texts`.
+    A map W becomes W + (alpha ÷ rank) · B·A, with A of ``rank`` rows, random by ``seed``, and B zero at the
+    start. ``targets`` are names of maps: query, key, value, attention.output.dense, intermediate.dense and
+    output.dense of BERT, q_proj and so on of Llama. By default they are the projections of queries and
+    values; "all" stands for every linear map of a block. All maps with a small rank have a sixteenth of the
+    numbers of :class:`LastLayers`, so that a batch of a quarter of the size has as little noise for what it
+    learns. The blocks below are frozen, so that their output can be kept for each row:
+    :class:`tacit.language.Texts`.
     """
 
     method = "LoRA"
 
     def __init__(
         self, model: Any, rank: int = 8, *, classes: int, layers: int | None = None,
-        alpha: float | None = None, targets: Sequence[str] | None = None, pooling: str | None = None, seed:
-        int = 0,
+        alpha: float | None = None, targets: Sequence[str] | None = None, pooling: str | None = None,
+        seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(model, classes=classes, pooling=pooling)
         self.rank = _validate.count("rank", rank, 1)
         self.alpha = float(2 * self.rank) if alpha is None else _validate.positive("alpha", alpha)
-        known = self.transformer.attention
-        self.targets = tuple(targets or (known[0], known[2]))
         drawn = torch.Generator().manual_seed(seed)
+        self.targets = self._named(targets)
         for number in self._last(layers):
-            owner, found = self.transformer.projections(number)
-            for name in self.targets:
-                if name not in found:
-                    raise InvalidValue("targets", name, f"among the projections {', '.join(known)}")
-                setattr(owner, name, _LowRank(found[name], self.rank, self.alpha / self.rank, drawn))
+            found = self.transformer.projections(number)
+            for owner, attribute in map(found.__getitem__, self.targets):
+                low = _LowRank(getattr(owner, attribute), self.rank, self.alpha / self.rank, drawn)
+                setattr(owner, attribute, low)
+
+    def _named(self, targets: Sequence[str] | None) -> tuple[str, ...]:
+        known = tuple(self.transformer.projections(0))
+        if targets is None:
+            return self.transformer.queries_and_values
+        given = known if targets == "all" else (targets,) if isinstance(targets, str) else tuple(targets)
+        for name in given or ("",):
+            if name not in known or given.count(name) > 1:
+                raise InvalidValue("targets", name, f'"all", or some of {", ".join(known)}, each once')
+        return given
 
     @property
     def facts(self) -> dict[str, Any]:

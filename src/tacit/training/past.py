@@ -284,8 +284,13 @@ class Trace:
 
 
 def _held(model: nn.Module) -> Iterator[Tensor]:
-    yield from model.parameters()
-    yield from model.buffers()
+    """The parameters and buffers of a model, each once."""
+    seen: set[int] = set()
+    for module in model.modules():
+        for each in (*module._parameters.values(), *module._buffers.values()):
+            if each is not None and id(each) not in seen:
+                seen.add(id(each))
+                yield each
 
 
 def state_of(optimizer: torch.optim.Optimizer | None) -> Iterator[Tensor]:

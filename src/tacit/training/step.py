@@ -218,7 +218,7 @@ class PrivateStep:
         count = sum(each.numel() for each in trained)
         if count < _MANY:
             return None
-        return Ahead(self.source, count, self._precision, self._steps[1])
+        return Ahead(self.source, count, _precision(trained), self._steps[1])
 
     def _add_noise(self, total: dict[str, Tensor], norms: Tensor, ahead: Ahead | None) -> None:
         parameters = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
@@ -231,7 +231,7 @@ class PrivateStep:
             }
         sums = list(total.values())
         step, steps = self._steps
-        noisy = self._noise(sums, steps, ahead)
+        noisy = self._noise(sums, _precision(parameters.values()), steps, ahead)
         torch._foreach_add_(noisy, sums, alpha=1 / step)
         if not self._noise_tested:
             self._noise_tested = True
@@ -250,14 +250,16 @@ class PrivateStep:
             count = step * round(count / step)
             self.clip_norm = self.plan.clipping.moved(self.clip_norm, count, self.plan.batch_size)
 
-    def _noise(self, like: list[Tensor], scale: float, ahead: Ahead | None) -> list[Tensor]:
-        """Noise for each of these tensors, drawn as one in the precision of the parameters."""
+    def _noise(
+        self, like: list[Tensor], kind: torch.dtype, scale: float, ahead: Ahead | None
+    ) -> list[Tensor]:
+        """Noise for each of these tensors, drawn as one in the precision ``kind``."""
         sizes = [each.numel() for each in like]
-        drawn = normal(self.source, sum(sizes), self._precision, scale) if ahead is None else ahead.result()
+        drawn = normal(self.source, sum(sizes), kind, scale) if ahead is None else ahead.result()
         if self._correlation:
             drawn = self._correlated(drawn)
-        parts, kind = drawn.split_with_sizes(sizes), summed(drawn.dtype, self.plan.batch_size)
-        return [part.view(each.shape).to(each.device, kind) for part, each in zip(parts, like, strict=True)]
+        parts, wider = drawn.split_with_sizes(sizes), summed(drawn.dtype, self.plan.batch_size)
+        return [part.view(each.shape).to(each.device, wider) for part, each in zip(parts, like, strict=True)]
 
     def _correlated(self, fresh: Tensor) -> Tensor:
         """Fresh noise less its share of the noise of earlier steps (:mod:`tacit.training.correlation`).
@@ -271,10 +273,6 @@ class PrivateStep:
             fresh.sub_(earlier, alpha=coefficient)
         self._past_noise.appendleft(fresh)
         return fresh.clone()
-
-    @property
-    def _precision(self) -> torch.dtype:
-        return _common(wide(each.dtype) for each in self.model.parameters() if each.requires_grad)
 
     def _noisy_count(self, norms: Tensor) -> float:
         """The count that moves clip_norm, Σ 1[‖g‖ ≤ C] − ½, with this process's share of the noise."""
@@ -301,8 +299,9 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return torch.cat(parts) if parts else torch.empty(0)
 
 
-def _common(dtypes: Iterable[torch.dtype]) -> torch.dtype:
-    return functools.reduce(torch.promote_types, dtypes)
+def _precision(trained: Iterable[Tensor]) -> torch.dtype:
+    """The precision that noise is drawn in for these parameters."""
+    return functools.reduce(torch.promote_types, (wide(each.dtype) for each in trained))
 
 
 def _grid(scale: float) -> float:

@@ -201,8 +201,8 @@ def _apart(
             routes = routes_for(
                 parts, loss, inputs, targets,
                 lambda made, again: holds(parts, loss, inputs, targets, made, taped, again=again),
+                state.restore,
             )  # fmt: skip
-            state.restore()
             if routes.program.alone:
                 break
             some, many = (inputs, targets), entries

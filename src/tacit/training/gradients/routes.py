@@ -78,12 +78,18 @@ class Parts:
 
 
 def routes_for(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, hold: Callable[[Routes, bool], bool]
+    parts: Parts,
+    loss: Loss,
+    inputs: Any,
+    targets: Any,
+    hold: Callable[[Routes, bool], bool],
+    restore: Callable[[], Any],
 ) -> Routes:
     """The routes for this model as it stands and examples of these shapes; made once, then kept.
 
     Routes that do not ``hold`` when tried are not used: the model is left to the fallback. Those that held
     for examples of other shapes, as for texts of another length, are tried ``again`` on fewer examples.
+    Making routes runs the model on examples, so what they left in it is put back by ``restore``.
     """
     model = parts.model
     model_and_loss = (
@@ -107,6 +113,7 @@ def routes_for(
         kept[key] = replace(made, instead=instead) if served and hold(made, again) else instead
         if not served:
             kept[key] = made
+        restore()
     return kept[key]
 
 

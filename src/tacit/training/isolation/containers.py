@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
+_KINDS = (list, deque, set, tuple, frozenset)
+
+
 def items(each: dict[Any, Any]) -> dict[Any, Any]:
     """The entries of a dictionary, in their order."""
     plain: Any = OrderedDict if isinstance(each, OrderedDict) else dict
@@ -40,7 +43,9 @@ def _plain(each: Any) -> Any:
 
 def entries(each: Any) -> Iterator[Any]:
     """The entries of a list, a deque, a set or a tuple."""
-    plain: Any = next(kind for kind in (list, deque, set, tuple, frozenset) if isinstance(each, kind))
+    if type(each) in _KINDS:
+        return iter(each)
+    plain: Any = next(kind for kind in _KINDS if isinstance(each, kind))
     return plain.__iter__(each)  # type: ignore[no-any-return]
 
 

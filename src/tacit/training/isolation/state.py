@@ -17,6 +17,7 @@ import ctypes
 import decimal
 import functools
 import gc
+import operator
 import io
 import random
 import types
@@ -139,7 +140,7 @@ class State:
             and all(same_entries(listed, kept) for listed, kept in self._lists)
             and all(_content(cell) is value for cell, value in self._cells)
             and all(slot(each, member) is value for each, member, value in self._slots)
-            and all(same_entries(_fixed(function), kept) for function, kept in self._defaults)
+            and all(all(map(operator.is_, _fixed(function), kept)) for function, kept in self._defaults)
             and all(same_items(vars(kind), kept) for kind, kept in self._classes)
             and not self._moved()
         )
@@ -178,7 +179,7 @@ class State:
             if slot(each, member) is not value:
                 put_slot(each, member, value)
         for function, fixed in self._defaults:
-            if not same_entries(_fixed(function), fixed):
+            if not all(map(operator.is_, _fixed(function), fixed)):
                 function.__defaults__, function.__kwdefaults__, function.__code__ = fixed
         for kind, before in self._classes:
             if not same_items(vars(kind), before):
