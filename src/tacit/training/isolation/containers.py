@@ -7,7 +7,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-
 _KINDS = (list, deque, set, tuple, frozenset)
 
 

@@ -17,8 +17,8 @@ import ctypes
 import decimal
 import functools
 import gc
-import operator
 import io
+import operator
 import random
 import types
 import weakref
