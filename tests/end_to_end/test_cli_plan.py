@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import Run, commands
 from tacit import accounting, events
 from tacit.cli import main
 from tacit.training.plan import Plan
@@ -17,26 +18,32 @@ TRAINING = ["--population", "60000", "--batch-size", "256", "--epochs", "15", "-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def tacit(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def tacit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
     command = [sys.executable, "-m", "tacit.cli", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def answer(*arguments: str) -> dict[str, object]:
-    process = tacit("plan", *arguments, "--format", "json")
-    assert process.returncode == 0, process.stderr
-    result = json.loads(process.stdout)
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs ``tacit`` in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return commands(monkeypatch, capsys)
+
+
+def answer(run: Run, *arguments: str) -> dict[str, object]:
+    result = run("plan", *arguments, "--format", "json").json
     assert isinstance(result, dict)
     return result
 
 
-def test_training_finds_noise_that_spends_no_more_than_asked() -> None:
-    plan = answer(*TRAINING, "--epsilon", "2")
+def test_training_finds_noise_that_spends_no_more_than_asked(run: Run) -> None:
+    plan = answer(run, *TRAINING, "--epsilon", "2")
     assert plan["steps"] == 3516  # 15 · 60000 / 256 = 3515.6…
     noise = plan["noise_multiplier"]
     assert isinstance(noise, float)
-    run = events.Repeat(events.PoissonSampled(256 / 60000, events.Gaussian(noise)), 3516)
-    spent = accounting.epsilon(run, 1e-5)
+    whole = events.Repeat(events.PoissonSampled(256 / 60000, events.Gaussian(noise)), 3516)
+    spent = accounting.epsilon(whole, 1e-5)
     assert plan["epsilon"] == spent
     assert 0 <= 2 - spent < 0.002
     assert plan["slack"] == 2 - spent
@@ -48,9 +55,9 @@ def test_training_finds_noise_that_spends_no_more_than_asked() -> None:
     assert spends[-1] == spent
 
 
-def test_noise_multiplier_finds_epsilon_and_long_runs_have_few_rows() -> None:
+def test_noise_multiplier_finds_epsilon_and_long_runs_have_few_rows(run: Run) -> None:
     arguments = "--population 1000 --batch-size 100 --epochs 97 --delta 1e-5 --noise-multiplier 3"
-    plan = answer(*arguments.split())
+    plan = answer(run, *arguments.split())
     rows = plan["spend"]
     assert plan["target"] is None
     assert isinstance(rows, list)
@@ -58,10 +65,10 @@ def test_noise_multiplier_finds_epsilon_and_long_runs_have_few_rows() -> None:
     assert rows[-1]["epoch"] == 97
 
 
-def test_one_epoch_has_the_steps_of_the_trainer() -> None:
+def test_one_epoch_has_the_steps_of_the_trainer(run: Run) -> None:
     """60000 / 256 = 234.375: the nearest, for the command as for the run it plans."""
     arguments = "--population 60000 --batch-size 256 --epochs 1 --delta 1e-5 --noise-multiplier 1"
-    planned = answer(*arguments.split())
+    planned = answer(run, *arguments.split())
     plan = Plan(population=60000, batch_size=256, epochs=1, delta=1e-5, noise_multiplier=1.0)
     assert planned["steps"] == plan.steps == plan.steps_per_epoch == 234
     assert planned["epsilon"] == plan.epsilon
@@ -95,26 +102,23 @@ def test_planning_needs_no_torch(tmp_path: Path) -> None:
     assert (tmp_path / "plan.png").read_bytes().startswith(PNG)
 
 
-def test_replace_one_costs_more_noise() -> None:
-    add_remove = answer(*TRAINING, "--epsilon", "2")
-    replace_one = answer(*TRAINING, "--epsilon", "2", "--relation", "replace_one")
+def test_replace_one_costs_more_noise(run: Run) -> None:
+    add_remove = answer(run, *TRAINING, "--epsilon", "2")
+    replace_one = answer(run, *TRAINING, "--epsilon", "2", "--relation", "replace_one")
     assert replace_one["noise_per_clip_norm"] > 1.05 * add_remove["noise_per_clip_norm"]  # type: ignore[operator]
 
 
-def test_tables_mark_the_tightest_and_the_plot_is_drawn(tmp_path: Path) -> None:
-    process = tacit("plan", *TRAINING, "--epsilon", "2", "--plot", "plan.png", cwd=tmp_path)
-    assert process.returncode == 0, process.stderr
-    assert "rounded up" in process.stdout
-    (marked,) = [line for line in process.stdout.splitlines() if "tightest" in line]
+def test_tables_mark_the_tightest_and_the_plot_is_drawn(run: Run, tmp_path: Path) -> None:
+    shown = run("plan", *TRAINING, "--epsilon", "2", "--plot", "plan.png").good().out
+    assert "rounded up" in shown
+    (marked,) = [line for line in shown.splitlines() if "tightest" in line]
     assert "pld" in marked
     assert (tmp_path / "plan.png").read_bytes().startswith(PNG)
 
 
-def test_figure_three(tmp_path: Path) -> None:
+def test_figure_three(run: Run, tmp_path: Path) -> None:
     arguments = "--compare --sigma 1 --sensitivity 0.01 --steps 1000 --delta 1e-5 --plot f.png --format json"
-    process = tacit("plan", *arguments.split(), cwd=tmp_path)
-    assert process.returncode == 0, process.stderr
-    result = json.loads(process.stdout)
+    result = run("plan", *arguments.split()).json
     at_end = result["accountants"]
     assert at_end["moments"] == pytest.approx(1.5674, abs=1e-4)  # ρ + 2√(ρ ln 1/δ), ρ = 0.05
     assert at_end["pld"] < at_end["rdp"] < at_end["moments"] < at_end["advanced"] < at_end["basic"]
@@ -126,13 +130,13 @@ def test_figure_three(tmp_path: Path) -> None:
     assert (tmp_path / "f.png").read_bytes().startswith(PNG)
 
 
-def test_steps_known_by_epsilon_and_delta_alone() -> None:
+def test_steps_known_by_epsilon_and_delta_alone(run: Run) -> None:
     arguments = "--compare --step-epsilon 0.1 --step-delta 1e-5 --steps 200 --delta 1e-2"
-    accountants = answer(*arguments.split())["accountants"]
+    accountants = answer(run, *arguments.split())["accountants"]
     assert isinstance(accountants, dict)
     assert accountants["basic"] == pytest.approx(20)
     assert min(accountants.values()) < 4
-    assert "(20, 0.002)" in tacit("plan", *arguments.split()).stdout
+    assert "(20, 0.002)" in run("plan", *arguments.split()).good().out
 
 
 @pytest.mark.parametrize(

@@ -22,25 +22,32 @@ def run(folder: Path, *arguments: str) -> str:
     return process.stdout
 
 
-def test_demo_twice_in_one_folder(tmp_path: Path) -> None:
-    first = run(tmp_path, "--random-state", "3")
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which the demo ran with a seed, and what it told."""
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, run(folder, "--random-state", "3")
+
+
+def test_the_same_seed_tells_the_same_story(seeded: tuple[Path, str], tmp_path: Path) -> None:
+    assert run(tmp_path, "--random-state", "3") == seeded[1]
+
+
+def test_demo_twice_in_one_folder(seeded: tuple[Path, str]) -> None:
+    folder, first = seeded
     assert "4 answers" in first
     assert "BudgetExceeded" in first
     assert "35.36" in first  # 50 answers, added up
     assert "SEEDED" in first
-    second = " ".join(run(tmp_path).split())
+    second = " ".join(run(folder).split())
     assert "exact noise" in second
-    with Ledger.open(tmp_path / "out" / "study.db") as ledger:
+    with Ledger.open(folder / "out" / "study.db") as ledger:
         assert len(ledger.entries()) == 4
         ledger.verify()
-    page = (tmp_path / "out" / "noisy_counting.html").read_text(encoding="utf-8")
+    page = (folder / "out" / "noisy_counting.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "http" not in page
-    assert (tmp_path / "out" / "noisy_counting.png").stat().st_size > 10_000
-
-
-def test_the_same_seed_tells_the_same_story(tmp_path: Path) -> None:
-    assert run(tmp_path, "--random-state", "5") == run(tmp_path, "--random-state", "5")
+    assert (folder / "out" / "noisy_counting.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("answers", [1, 4, 50])

@@ -13,10 +13,11 @@ import re
 import runpy
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import Run, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -48,7 +49,11 @@ def test_the_index_lists_every_guide_and_the_readme_does_in_the_same_order() -> 
 
 @pytest.mark.parametrize(("time", "path"), READINGS, ids=lambda value: getattr(value, "name", str(value)))
 def test_code_prints_what_is_shown(
-    time: int, path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    time: int,
+    path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """All are read in one folder. None touches the files of another, so that none stands in its way, and the
     first block of a guide removes all that the guide left, so that it can be read again."""
@@ -67,7 +72,7 @@ def test_code_prints_what_is_shown(
         elif kind == "text" and printed and not text[printed[0] : block.start()].strip():
             assert lines(printed[1]) == lines(body)
         elif kind == "console":
-            check_session(body, folder)
+            check_session(body, commands(monkeypatch, capsys))
     after = files(folder)
     assert before.items() <= after.items(), "files of another guide were changed or removed"
     if begun is not None and path in GUIDES:
@@ -95,20 +100,17 @@ def run(block: re.Match[str], path: Path, namespace: dict[str, object]) -> str:
     return output.getvalue()
 
 
-def check_session(body: str, folder: Path) -> None:
+def check_session(body: str, command: Run) -> None:
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-        command, _, shown = part.partition("\n")
-        words = shlex.split(command)
+        typed, _, shown = part.partition("\n")
+        words = shlex.split(typed)
         if words[0] != "tacit":
             continue
-        process = subprocess.run(
-            [sys.executable, "-m", "tacit.cli", *words[1:]],
-            cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        found = command(*words[1:])
         if shown.strip():
-            assert lines(process.stdout + process.stderr) == lines(shown)
+            assert lines(found.out + found.err) == lines(shown)
         else:
-            assert process.returncode == 0, process.stderr
+            found.good()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
