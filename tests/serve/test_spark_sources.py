@@ -297,6 +297,18 @@ def test_only_tables_that_the_catalog_keeps(people: Any, make_study: Callable[..
     people.sql("DROP VIEW clinic.seen")
 
 
+def test_a_catalog_that_cannot_be_asked_has_not_lost_the_table(people: Any) -> None:
+    """Otherwise the curator would be asked to confirm a table that has not changed."""
+    from pyspark.errors import AnalysisException
+
+    def failing(name: str) -> Any:
+        raise AnalysisException("Unable to instantiate the client of the metastore.")
+
+    session = SimpleNamespace(catalog=SimpleNamespace(getTable=failing))
+    with pytest.raises(AnalysisException):
+        spark._looked_up(session, "clinic.people")
+
+
 def test_no_path_is_taken_for_a_table(people: Any) -> None:
     """Spark reads ``parquet.people`` as the folder ``people`` where no such table is."""
     place = people.table("clinic.people").inputFiles()[0].removeprefix("file://")

@@ -39,6 +39,8 @@ __all__ = ["SparkTables"]
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}(\.[A-Za-z0-9_]{1,128}){0,2}")
+_ABSENT = re.compile("NOT_FOUND|REQUIRES_SINGLE_PART_NAMESPACE")
+"""What Spark calls it that there is no such table, no such database, or no such catalog."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SETTINGS = {
     "spark.ui.enabled": "false",  # its pages show how many rows each step has read
@@ -190,7 +192,7 @@ def _looked_up(session: Any, name: str) -> Any:
     try:
         found = session.catalog.getTable(_quoted(name))
     except AnalysisException as error:
-        if "NOT_FOUND" not in (error.getErrorClass() or ""):
+        if not _ABSENT.search(error.getErrorClass() or ""):
             raise  # the catalog itself cannot be asked
     if found is None:
         advice = "Check its name, its database and which catalog Spark's configuration names."
