@@ -41,7 +41,7 @@ demo: $(INSTALLED)
 	$(BIN)/python examples/adult_income.py
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not audit"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not audit"
 
 audit: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m audit tests

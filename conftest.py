@@ -32,6 +32,25 @@ collect_ignore = ["tests/federated/flower_app"]
 for colours in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
     os.environ.pop(colours, None)
 FRESH = os.environ.get("FRESH", "") not in ("", "0")
+LONG = (
+    "tests/contract/test_battery.py",
+    "tests/adversarial/test_training_isolation.py",
+    "tests/training/test_trainer.py",
+    "tests/end_to_end/test_docs.py",
+    "tests/end_to_end/test_cli_train.py",
+    "tests/contract/test_mends.py",
+    "tests/contract/test_broken_twins.py",
+    "tests/contract/test_estimator_battery.py",
+    "tests/serve/test_cli_serve.py",
+    "tests/serve/browser/test_browser.py",
+    "tests/serve/test_generated_requests.py",
+    "tests/estimators/test_scikit_learn_checks.py",
+    "tests/training/test_distributed.py",
+    "tests/contract/test_training_battery.py",
+    "tests/training/test_exactness.py",
+)
+"""The files that take longest. They come first: two processes share the files, each as a whole, and a long
+one at the end would leave a core without work."""
 
 hypothesis.settings.register_profile(
     "tacit", derandomize=not FRESH, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -50,6 +69,11 @@ class Stream:
     def __call__(self, count: int) -> bytes:
         with self._turn:
             return self._bits.random_raw(-(-count // 8)).tobytes()[:count]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -32,8 +32,10 @@ THEIR_WARNINGS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    files = {item.path for item in items}
+    theirs = {path for path in files if any(folder in path.parents for folder in FOLDERS)}
     for item in items:
-        if any(folder in item.path.parents for folder in FOLDERS):
+        if item.path in theirs:
             for line in THEIR_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(line))
 

@@ -116,6 +116,12 @@ def test_the_wheel_is_typed_and_has_all_of_the_package() -> None:
         assert (ROOT / name).exists()
 
 
+def test_the_files_that_come_first_are_there() -> None:
+    listed = constant("conftest.py", "LONG")
+    assert isinstance(listed, tuple)
+    assert [name for name in listed if not (ROOT / name).is_file()] == []
+
+
 def test_every_extra_is_known_where_it_has_to_be(extras: ModuleType) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(_extras.EXTRAS.values()) == USERS_EXTRAS == set(extras.NAMES) == set(extras.CHECKS)
