@@ -192,7 +192,7 @@ def _looked_up(session: Any, name: str) -> Any:
     try:
         found = session.catalog.getTable(_quoted(name))
     except AnalysisException as error:
-        if not _ABSENT.search(error.getErrorClass() or ""):
+        if not _ABSENT.search(error.getCondition() or ""):
             raise  # the catalog itself cannot be asked
     if found is None:
         advice = "Check its name, its database and which catalog Spark's configuration names."
