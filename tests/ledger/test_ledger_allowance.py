@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from tacit import events
-from tacit.errors import BudgetExceeded, InvalidValue, LedgerError
+from tacit.errors import BudgetExceeded, InvalidValue, LedgerCorrupted, LedgerError
 from tacit.ledger import Allowance, Budget, Ledger
 from tacit.ledger.work import Work
 
@@ -167,3 +170,28 @@ def test_two_race_for_the_last_of_a_budget(location: str, open_ledger: Open) -> 
         with ledger.within(Allowance(f"analyst-{number}", Budget(0.625))) as own:
             assert own.spent_within()[0] <= 0.625
     ledger.verify()
+
+
+def _copied(source: Path, target: Path) -> None:
+    """As ``.backup`` and ``.restore`` of SQLite do: the file stays the same one."""
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+def test_a_sum_does_not_outlive_the_entries_that_it_was_made_of(path: Path, open_ledger: Open) -> None:
+    """A backup is restored under a process that had looked at an allowance, and others charge it again."""
+    ledger, other = open_ledger(path), path.with_name("backup.db")
+    with ledger.within(half("ada"), shared=True) as hers:
+        assert hers.spent_within() == (0.0, 0.0)
+        _copied(path, other)
+        with open_ledger(path) as elsewhere, elsewhere.within(half("ada")) as there:
+            there.charge(events.Pure(0.125), "lost")
+        assert hers.preview(events.Pure(0.375)) == 0.5
+        _copied(other, path)
+        with open_ledger(path) as elsewhere, elsewhere.within(half("ada")) as there:
+            there.charge(events.Pure(0.5), "count")
+        assert hers.spent_within() == (0.5, 0.0)
+        assert hers.preview(events.Pure(0.25)) is None
+        with pytest.raises(LedgerCorrupted, match="not the one that had 2 entries"):
+            hers.charge(events.Pure(0.25), "sum")
+    assert ledger.spent().epsilon == 0.5

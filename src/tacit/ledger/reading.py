@@ -57,7 +57,7 @@ _RUNS = (
     .order_by(schema.entries.c.number)
 )
 _COSTS = _RUNS.with_only_columns(
-    schema.entries.c.number, schema.entries.c.epsilon, schema.entries.c.delta,
+    schema.entries.c.number, schema.entries.c.hash, schema.entries.c.epsilon, schema.entries.c.delta,
     schema.entries.c.renyi, schema.entries.c.renyi_delta,
 )  # fmt: skip
 
@@ -190,14 +190,24 @@ def paid_by(store: Store, connection: sa.Connection, dataset: str, work: Work) -
 def allowance_total(store: Store, connection: sa.Connection, dataset: str, prefix: str) -> Total:
     """What the runs whose names begin so were charged in all; their entries are read for it, each once.
 
-    Entries are added in order and never changed, so a sum up to one of them stays true.
+    Entries are added in order and never changed, so a sum up to one of them stays true for as long as that
+    entry is there, which is looked at: the ledger may have been restored from a backup since. Then all
+    entries are read again, and the next charge is refused, for it comes after entries that were lost.
     """
-    last, total = store.sums.get((dataset, prefix), (0, Total()))
-    rows = connection.execute(_COSTS, _beginning(dataset, '{"run":"' + prefix, last)).all()
-    for _, *cost in rows:
-        total += filters.Cost(*cost)
-    if rows:
-        store.sums[dataset, prefix] = rows[-1].number, total
+    last, total = store.sums.get((dataset, prefix), ((0, ""), Total()))
+    opening = '{"run":"' + prefix
+    rows = connection.execute(_COSTS, _beginning(dataset, opening, last[0] - 1)).all()
+    if last[0] and not (rows and last == (rows[0].number, rows[0].hash)):
+        last, total = (0, ""), Total()
+        rows = connection.execute(_COSTS, _beginning(dataset, opening)).all()
+    for number, digest, *cost in rows:
+        if number > last[0]:
+            total += filters.Cost(*cost)
+            last = number, digest
+    if last[0]:
+        store.sums[dataset, prefix] = last, total
+        if store.seen is None or store.seen[0] < last[0]:
+            store.seen = last
     return total
 
 

@@ -44,8 +44,9 @@ class Store:
         self._closed = False
         self.seen: tuple[int, str] | None = None
         """Number and hash of the last entry that this process read or wrote in order."""
-        self.sums: dict[tuple[str, str], tuple[int, Total]] = {}
-        """What the runs of a dataset whose names begin so were charged, up to the entry of this number."""
+        self.sums: dict[tuple[str, str], tuple[tuple[int, str], Total]] = {}
+        """What the runs of a dataset whose names begin so were charged, up to the entry of this number and
+        hash."""
         self._path = None if location.path is None else location.path.absolute()
         self._file: tuple[int, int] | None = None
 
