@@ -1,11 +1,22 @@
-"""Public texts to start from: phrases of film reviews and of news, put together from lists of words.
+"""Public texts to start from: phrases of film reviews and of news, and sentences that people rated.
 
-The lists (``_public_texts.toml``) were written from general knowledge of English, in the spelling that SST-2
-is known for, without looking at a row of it or of AG News. They were not changed after a private run.
+Phrases are put together from lists of words (``_public_texts.toml``). The lists were written from general
+knowledge of English, in the spelling that SST-2 is known for, without looking at a row of it or of AG News.
+They were not changed after a private run.
+
+Rated sentences and words come with the source of the package vaderSentiment (Hutto and Gilbert 2014): product
+reviews, tweets and editorials, and a lexicon of words. Its snippets of film reviews are left out, since SST-2
+was made from the same reviews.
+
+    pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
+    tar xzf vaderSentiment-3.3.2.tar.gz
+    tar xzf vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz
 """
 
 from __future__ import annotations
 
+import html
+import re
 import tomllib
 from pathlib import Path
 
@@ -47,6 +58,34 @@ def news(count: int, seed: int = 0) -> Labelled:
         for label in labels
     ]
     return texts, labels
+
+
+RATED = ("amazonReviewSnippets_GroundTruth", "tweets_GroundTruth", "nytEditorialSnippets_GroundTruth")
+
+
+def rated(folder: Path, sentences: float = 0.5, words: float = 1.0) -> Labelled:
+    """Sentences and single words, with the sign of their mean rating where that is far enough from 0."""
+    found: list[tuple[float, str]] = []
+    for name in RATED:
+        for _, rating, text in _lines(folder / f"{name}.txt", 3):
+            found.append((float(rating) / sentences, _spelled(text)))
+    for word, rating, *_ in _lines(folder / "vader_sentiment_lexicon.txt", 4):
+        if re.fullmatch("[a-z]+", word):
+            found.append((float(rating) / words, word))
+    clear = [(text, int(rating > 0)) for rating, text in found if abs(rating) >= 1]
+    return [text for text, _ in clear], [label for _, label in clear]
+
+
+def _lines(path: Path, columns: int) -> list[list[str]]:
+    lines = path.read_text(encoding="latin-1").splitlines()
+    return [cells for cells in (line.split("\t") for line in lines) if len(cells) == columns]
+
+
+def _spelled(text: str) -> str:
+    """In small letters, with spaces around punctuation and before "n't" and "'s", as SST-2 is spelled."""
+    text = re.sub(r"([.,!?;:()\"])", r" \1 ", html.unescape(text).lower())
+    text = re.sub(r"n't\b", " n't", text)
+    return " ".join(re.sub(r"'(s|re|ve|ll|d|m)\b", r" '\1", text).split())
 
 
 PUBLIC = {"sst2": reviews, "agnews": news}
