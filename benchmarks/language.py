@@ -3,8 +3,8 @@
 Every method is trained by :class:`tacit.training.Trainer` on a frozen transformer, at δ = 1e-5, under
 add_remove of one row. ε = inf is the same recipe with a noise multiplier of 1e-3 and the same clipping; where
 a recipe has a ``rate_without_noise``, that is its learning rate there. The recipes of "last layers" and of
-"public start, LoRA of all maps" were chosen on held-out training rows of SST-2 (``--held-out``), never on dev or
-test rows; the others are first guesses. ``results/language.md`` says how.
+"public start, LoRA of all maps" were chosen on held-out training rows of SST-2 (``--held-out``), never on
+dev or test rows; the others are first guesses. ``results/language.md`` says how.
 
     python benchmarks/language.py --rated hutto_ICWSM_2014          # every cell: hours on two cores
     python benchmarks/language.py --only "last layers" --epsilons 8 1
