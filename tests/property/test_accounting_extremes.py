@@ -223,3 +223,10 @@ def test_a_promise_that_promises_nothing_is_still_a_number(kind, epsilon: float)
     answers = accounting.compare(kind(epsilon), 1e-6)
     assert epsilon * 0.99 <= min(answers.values()) <= answers["rdp"] <= epsilon * (1 + 1e-9)
     assert accounting.compare(events.Repeat(kind(epsilon), 3), 1e-6)
+
+
+@pytest.mark.parametrize("noise_multiplier", [1e-3, 1e-2])
+def test_hardly_any_noise_is_accounted_without_a_warning(noise_multiplier: float) -> None:
+    """Steps of the grid wider than 709 overflow e^gap, whose inverse is then 0, as it should be."""
+    event = events.Repeat(events.PoissonSampled(1024 / 65349, events.Gaussian(noise_multiplier)), 383)
+    assert 0.5 / noise_multiplier**2 < accounting.epsilon(event, 1e-5) < 383 / noise_multiplier**2

@@ -78,7 +78,8 @@ def connect_dots(above: Curve, below: Curve, at: Array, first: int) -> Grid:
     lower = below(-at[: zero + 1]) * np.exp(at[: zero + 1])
     mass = np.empty(at.size)
     gaps = np.diff(at)
-    rise = 1 / np.expm1(gaps)
+    with np.errstate(over="ignore"):
+        rise = 1 / np.expm1(gaps)
     fall = -1 / np.expm1(-gaps)
     mass[zero + 1 : -1] = np.diff(upper)[1:] * rise[zero + 1 :] - np.diff(upper)[:-1] * fall[zero:-1]
     mass[-1] = -(upper[-1] - upper[-2]) * fall[-1]
