@@ -13,6 +13,7 @@ import pytest
 
 from people import AGE, DAY, column, rows
 from tacit.data.cleaning import storage
+from tacit.data.engine.results import as_frame
 from tacit.data.source import UNIT, connect
 from tacit.errors import InvalidValue, SourceMissing
 from tacit.relations import Unit
@@ -107,6 +108,7 @@ class TestFrames:
         buffers = [None, pa.py_buffer(np.array([0, 2], "int32")), pa.py_buffer(b"\xffF")]
         table = pa.table({"age": [1], "sex": pa.Array.from_buffers(pa.string(), 1, buffers), "seen": [DAY]})
         assert rows(table) == [(1, "o", DAY)]
+        assert as_frame(table)["sex"].tolist() == ["\ufffdF"]
 
     def test_what_cannot_be_read(self):
         for values in (pd.period_range("2020", "2021", freq="Y"), np.array([1j]), pd.to_timedelta(["1D"])):

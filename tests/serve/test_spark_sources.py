@@ -28,7 +28,7 @@ from tacit.errors import EngineFailed, InvalidValue, MissingExtra, ServiceRefuse
 from tacit.estimators import noise
 from tacit.ledger import Budget, Ledger
 from tacit.schema import Schema
-from tacit.serve import carrying, worker
+from tacit.serve import carrying, sources, worker
 from tacit.serve.actions import asking, holdings
 from tacit.serve.keeping import Keeping
 from tacit.serve.service import Place
@@ -229,6 +229,22 @@ def test_a_fit_whose_rows_cannot_be_read_fails_and_quotes_nothing(clinic: Study,
     assert _entries(clinic) == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("fit", {"model": "naive-bayes", "target": "income", "epsilon": 60.0}),
+        ("synthesize", {"rows": 30, "epsilon": 60.0}),
+    ],
+)
+def test_text_that_is_not_utf8_makes_nothing_fail(
+    clinic: Study, people: Any, kind: str, body: dict[str, Any]
+) -> None:
+    """Spark stores it; that a fit fails would tell that somebody with such a text is among the rows."""
+    people.sql("INSERT INTO clinic.people VALUES (40, CAST(X'FF46' AS STRING), CAST(X'C3' AS STRING))")
+    holdings.confirm_dataset(clinic.service, clinic.curator, "clinic")
+    _made(clinic, kind, body)
+
+
 def test_that_java_has_ended_is_told(clinic: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service cannot start Spark again; a worker ends, and whoever has started it starts another."""
 
@@ -391,6 +407,24 @@ def test_an_analyst_is_not_told_the_name_of_the_table(clinic: Study, monkeypatch
     with pytest.raises(ServiceRefused, match="cannot be asked at the moment") as told:
         _counted(clinic)
     assert "clinic.people" not in str(told.value)
+
+
+def test_an_analyst_who_starts_a_job_is_not_told_the_name_of_the_table(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table may go after it was looked up, and a setting of Spark may change."""
+
+    def refusing(*given: Any) -> Any:
+        raise InvalidValue("source", "clinic.people", "a table that Spark's catalog has")
+
+    study.grant(models=["naive-bayes"])
+    monkeypatch.setattr(sources, "for_job", refusing)
+    body = {"model": "naive-bayes", "target": "income", "epsilon": 0.1}
+    for action in (asking.plan, asking.start):
+        with pytest.raises(ServiceRefused, match="cannot be asked at the moment") as told:
+            action(study.service, study.ada, "people", "fit", body)
+        assert (told.value.status, study.entries()) == (503, 0)
+        assert "clinic.people" not in str(told.value)
 
 
 def test_where_pyspark_is_absent_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

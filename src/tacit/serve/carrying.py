@@ -36,6 +36,7 @@ from tacit import jobs
 from tacit.errors import (
     BudgetExceeded,
     EngineFailed,
+    InvalidValue,
     LedgerCorrupted,
     LedgerError,
     ServiceRefused,
@@ -340,9 +341,9 @@ def _renewed(service: Service, held: Request, stopped: Callable[[], None] | None
 def told(error: Exception, service: Service, dataset: Dataset, grant: Grant) -> TacitError:
     """An error before the charge, in the words that the caller may read.
 
-    What was wrong with the request is told as it is: it comes from public facts. What is wrong with
-    files and ledgers names the curator's paths, and is not told. What is left of a budget is told
-    without the labels of others.
+    What was wrong with the request is told as it is: it comes from public facts. What is wrong with files,
+    tables and ledgers names the curator's paths and tables, and is not told. What is left of a budget is
+    told without the labels of others.
     """
     if isinstance(error, ServiceRefused):
         return error
@@ -358,6 +359,8 @@ def told(error: Exception, service: Service, dataset: Dataset, grant: Grant) -> 
             remaining=min(left, whole),
         )  # fmt: skip
     hidden = isinstance(error, LedgerError | SourceMissing | EngineFailed) or hasattr(error, "path")
+    if isinstance(error, InvalidValue) and getattr(error, "name", None) == "source":
+        hidden = True  # no analyst names a source: it is the curator's
     if isinstance(error, TacitError) and not hidden:
         return error
     logging.getLogger("tacit.serve").warning("%s while %r was planned", type(error).__name__, dataset.name)

@@ -15,6 +15,8 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
+from tacit.data.frames import cast
+
 __all__ = ["BLOCK_ROWS", "as_frame", "blocks_of", "collected", "cut"]
 
 BLOCK_ROWS = 1 << 15
@@ -31,12 +33,17 @@ def collected(connection: Any, expression: ir.Table) -> pa.Table:
 
 
 def as_frame(result: pa.Table) -> pd.DataFrame:
-    """As pandas, with no whole number turned into a float."""
+    """As pandas, with no whole number turned into a float.
+
+    Spark stores, and hands out, text that is not UTF-8, on which pandas would raise: the bytes that do not
+    fit become U+FFFD, as in frames.
+    """
     nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.bool_(): pd.BooleanDtype()}
     columns = {}
     for name, column in zip(result.column_names, result.columns, strict=True):
         kind = nullable.get(column.type) if column.null_count else None
-        columns[name] = column.to_pandas(types_mapper=None if kind is None else lambda _, kind=kind: kind)
+        values = cast(column, column.type) if pa.types.is_string(column.type) else column
+        columns[name] = values.to_pandas(types_mapper=None if kind is None else lambda _, kind=kind: kind)
     return pd.DataFrame(columns)
 
 
