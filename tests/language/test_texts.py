@@ -23,6 +23,7 @@ from tacit.language.texts import UNKNOWN, widths
 from tacit.ledger import Budget, Ledger
 from tacit.relations import Unit
 from tacit.training import ByUnit, Plan, Trainer
+from tacit.training.gradients import routes
 
 WORDS = tiny.tokenizer()
 
@@ -302,3 +303,14 @@ def test_what_is_refused() -> None:
         texts(["w1"], ["no", "yes"])
     with pytest.raises(InvalidValue, match="at most 80"):
         texts(["w1"], max_length=81, above=LastLayers(tiny.bert(), classes=2))
+
+
+def test_a_row_with_an_unknown_label_does_not_choose_how_all_are_computed() -> None:
+    """It adds zero to every sum, and leaves the way in which the rows of its width are computed as it was."""
+    rows = of_length(*[5] * 8)
+    for unknown in (0, 4, 7):
+        labels = ["maybe" if row == unknown else "no" for row in range(8)]
+        model = LastLayers(tiny.bert(), layers=1, classes=2)
+        made = trainer(model, 8, plan={"batch_size": 8, "steps": 1}, physical_batch=8)
+        made.fit(texts(rows, labels, above=model))
+        assert [each.fallback for each in routes._ROUTES[model].values()] == [()]

@@ -13,6 +13,7 @@ from torch import nn
 from tacit.errors import InvalidValue
 from tacit.training import clipped_gradient_sum
 from tacit.training.batches import tree
+from tacit.training.gradients import routes
 from tacit.training.gradients.norms import row_norms
 from tacit.training.gradients.pieces import half_gram
 from tacit.training.gradients.routes import Parts, routes_for
@@ -269,3 +270,29 @@ def test_long_rows_do_not_come_out_short(turned: bool) -> None:
     model = nn.Linear(150_528, 1, bias=False)
     _, norms = clipped_gradient_sum(model, lambda out, _: out[:, 0], rows, torch.zeros(3), 1.0)
     assert (norms > exact * (1 - 1e-5)).all()
+
+
+def _rooted(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """One more than a root, whose derivative at 0 is no number."""
+    return outputs.abs().sum(1).sqrt() + 1
+
+
+def _hinge(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs[:, 0] - 100 * targets).clamp(min=-50) + 60
+
+
+def _weighted(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return squared(outputs, targets) * (1 - targets)
+
+
+@pytest.mark.parametrize("row", [0, 10, 19])
+@pytest.mark.parametrize("loss", [_rooted, _hinge, _weighted])
+def test_a_row_without_a_gradient_does_not_choose_how_all_are_computed(loss: Any, row: int) -> None:
+    """An example that adds nothing tells nothing about the routes, and must not leave all to the fallback."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2, bias=False)
+    inputs, targets = torch.randn(20, 4), torch.zeros(20)
+    inputs[row], targets[row] = 0, 1
+    _, norms = clipped_gradient_sum(model, loss, inputs, targets, 1.0)
+    assert not 1e-15 < norms[row] < torch.inf
+    assert [each.fallback for each in routes._ROUTES[model].values()] == [()]

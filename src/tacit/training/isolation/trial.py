@@ -7,6 +7,10 @@ the parameters too, so that nothing is 0 by chance. Of all losses but one exampl
 The gradient found must also be that of plain backpropagation, where the same random numbers were drawn: where
 the loss is the same.
 
+Examples that say nothing about the routes are not tried: those that a weight of 0 or an unknown label leaves
+out, and those whose loss or gradient is no number. Else one such row would decide how all other examples of
+a run are computed, and rounded.
+
 Under autocast routes are tried twice. Without autocast they must find the gradient to the precision of
 float32, unless the model runs under autocast only. With it, backpropagation rounds each gradient of a
 parameter to the precision u of autocast once for every use of the parameter, and the routes do not: their
@@ -15,8 +19,9 @@ difference may be 4u of the parameter's gradient and u/2 of the whole (u = 2â»â
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -65,30 +70,82 @@ def _hold(
     rows = torch.arange(size) % entries
     with generators_kept(), _shaken(parts):
         torch.default_generator.manual_seed(0)
-
-        def pick(leaf: Any) -> Any:
-            return leaf.index_select(0, rows.to(leaf.device)).detach() if tree.batched(leaf) else leaf
-
-        inputs, targets = tree.mapped(pick, (inputs, targets))
-        try:
-            losses, random = _plain(parts, loss, shaken := tree.mapped(_shake, inputs), targets)
-            inputs = shaken
-        except (IndexError, RuntimeError):
-            # Numbers that a model takes for places in a table may leave it when they are shaken.
-            losses, random = _plain(parts, loss, inputs, targets)
-        finite = losses.detach().isfinite().nonzero()[:, 0].tolist()
-        for row in sorted({finite[0], finite[len(finite) // 2], finite[-1]}) if finite else ():
-            plain = losses if losses.requires_grad else None
-            if not _apart(parts, loss, inputs, targets, routes, taped, row, plain, random=random):
-                return False
-    return True
+        tried = _tried(parts, loss, inputs, targets, rows)
+        for telling in (_with_losses, _with_gradients):
+            told = telling(parts, loss, tried)
+            if not told:
+                return True
+            if len(told) < size:
+                rows = rows[torch.tensor(told)[torch.arange(size) % len(told)]]
+                tried = _tried(parts, loss, inputs, targets, rows)
+        return all(_apart(parts, loss, tried, routes, taped, row) for row in sorted({0, size // 2, size - 1}))
 
 
-def _apart(
-    parts: Parts, loss: Loss, inputs: Any, targets: Any, routes: Routes, taped: Taped, row: int,
-    losses: Tensor | None, *, random: bool,
-) -> bool:  # fmt: skip
-    size = tree.examples(inputs, targets)
+@dataclass(frozen=True)
+class _Tried:
+    """Examples that routes are tried on, their losses in a graph, and whether these are random."""
+
+    inputs: Any
+    targets: Any
+    losses: Tensor
+    random: bool
+
+    def gradients(self, parts: Parts, loss: Loss, value: Tensor, names: Iterable[str]) -> list[Tensor | None]:
+        """Gradients of a value of these losses, by plain backpropagation."""
+        chosen = [parts.trainable[name] for name in names]
+        with guarded(parts.model, loss, (), resumed=True):
+            found = torch.autograd.grad(value, chosen, retain_graph=True, allow_unused=True)
+        return [each if each is None or each.layout == torch.strided else each.to_dense() for each in found]
+
+
+def _tried(parts: Parts, loss: Loss, inputs: Any, targets: Any, rows: Tensor) -> _Tried:
+    """These rows, their numbers a little shaken."""
+
+    def pick(leaf: Any) -> Any:
+        return leaf.index_select(0, rows.to(leaf.device)).detach() if tree.batched(leaf) else leaf
+
+    inputs, targets = tree.mapped(pick, (inputs, targets))
+    try:
+        shaken = tree.mapped(_shake, inputs)
+        return _Tried(shaken, targets, *_plain(parts, loss, shaken, targets))
+    except (IndexError, RuntimeError):
+        # Numbers that a model takes for places in a table may leave it when they are shaken.
+        return _Tried(inputs, targets, *_plain(parts, loss, inputs, targets))
+
+
+def _with_losses(parts: Parts, loss: Loss, tried: _Tried) -> list[int]:
+    """The examples with a loss: a number, and not 0 as where weights or unknown labels leave one out."""
+    values = tried.losses.detach()
+    return (values.isfinite() & (values != 0)).nonzero()[:, 0].tolist()
+
+
+def _with_gradients(parts: Parts, loss: Loss, tried: _Tried) -> list[int]:
+    """The examples whose gradients are numbers; each is looked at by itself only where one is not."""
+    every = range(len(tried.losses))
+
+    def finite(some: _Tried) -> bool:
+        if not some.losses.requires_grad:
+            return True
+        found = some.gradients(parts, loss, some.losses.sum(), parts.trainable)
+        return all(bool(each.isfinite().all()) for each in found if each is not None)
+
+    if finite(tried):
+        return list(every)
+    return [
+        row
+        for row in every
+        if finite(_tried(parts, loss, tried.inputs, tried.targets, torch.full((_FEWEST,), row)))
+    ]
+
+
+def _apart(parts: Parts, loss: Loss, tried: _Tried, routes: Routes, taped: Taped, row: int) -> bool:
+    size, losses = len(tried.losses), tried.losses
+    names = [name for name in parts.trainable if name not in routes.fallback]
+    plain: list[Tensor | None] | None = None
+    if losses.requires_grad:
+        plain = tried.gradients(parts, loss, losses[row], names)
+        if not any(bool(each.any()) for each in plain if each is not None):
+            return True  # An example without a gradient says nothing about whose it is.
     torch.default_generator.manual_seed(1)
 
     def only(outputs: Any, targets: Any) -> Tensor:
@@ -97,7 +154,7 @@ def _apart(
         return torch.where(kept, values, torch.zeros_like(values))
 
     try:
-        pieces, own, _ = taped(parts, only, inputs, targets, routes, size)
+        pieces, own, _ = taped(parts, only, tried.inputs, tried.targets, routes, size)
     except Unproved:
         return False
     with torch.no_grad(), torch.autocast(_device(parts), enabled=False):
@@ -109,15 +166,12 @@ def _apart(
             each[row] = 0
             if not float(each.max()) <= _ELSEWHERE * whole:
                 return False
-        if losses is None or (random and not torch.isclose(own[row], losses[row].detach(), rtol=1e-5)):
+        if plain is None or (tried.random and not torch.isclose(own[row], losses[row].detach(), rtol=1e-5)):
             return True
         ones = Weights(torch.ones(size, device=losses.device))
         found = {name: piece.weighted(ones.to(_wide(parts, name))) for name, piece in pieces.items()}
-    names = [name for name in parts.trainable if name not in routes.fallback]
-    chosen = [parts.trainable[name] for name in names]
-    with guarded(parts.model, loss, (), resumed=True):
-        plain = torch.autograd.grad(losses[row], chosen, retain_graph=True, allow_unused=True)
-    for name, parameter, grad in zip(names, chosen, plain, strict=True):
+    for name, grad in zip(names, plain, strict=True):
+        parameter = parts.trainable[name]
         expected = torch.zeros_like(parameter) if grad is None else grad
         got = found.get(name, torch.zeros_like(parameter))
         coarse, least = _tolerances(parameter.dtype, parameter.device.type)
