@@ -305,3 +305,30 @@ def test_weights_of_its_own_are_no_other_run() -> None:
     second = trainer(network(), random_state=7).fit(data())
     assert all(map(torch.equal, first.model.parameters(), second.model.parameters()))
     assert first.guarantee.event == plan().event
+
+
+class _Telling(nn.Module):
+    """Computes with a frozen module that is not registered, of which its own methods tell."""
+
+    def __init__(self, inner: nn.Module, name: str) -> None:
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+        self.__dict__["inner"] = (inner,)
+        self.__dict__[name] = lambda *args, **options: itertools.chain(
+            getattr(nn.Module, name)(self, *args, **options), getattr(inner, name)()
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        made: Tensor = self.head(self.inner[0](inputs))
+        return made
+
+
+@pytest.mark.parametrize("name", ["parameters", "named_parameters", "modules"])
+def test_what_a_model_tells_of_by_methods_of_its_own_counts(name: str) -> None:
+    """Weights of an earlier run that are no entries of a registered module, but are told of all the same."""
+    inner = network()
+    loud(inner)
+    inner.requires_grad_(False)
+    made = trainer(_Telling(inner, name), progress=False).fit(data())
+    both = price(plan(**LOUD).event, plan().event)
+    assert made.guarantee.epsilon == pytest.approx(both, rel=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.relations import Unit
 from tacit.training import ByUnit, Plan, Trainer
+from tacit.training.gradients import routes
 from training.test_trainer import quiet  # noqa: F401
 
 PEOPLE = np.array(["b", "a", "a", None, "c", "a", "b", "a", "c", "c"], dtype=object)
@@ -238,6 +240,45 @@ def test_one_row_of_each_unit() -> None:
     trainer, _ = stepped(bounded, plan=one)
     assert (len(bounded), trainer.step_number) == (3, 1)
     assert trainer.guarantee.unit == Unit("person", 1)
+
+
+def test_units_of_one_row_are_no_rows() -> None:
+    """One more row of a person may be chosen in place of the one before, and the sum moves by both."""
+    targets = torch.tensor([0, 1, 0, 1, 0, 1])
+    inputs = 50 * torch.ones(6, 4)
+
+    def kept(count: int) -> int:
+        made = ByUnit((inputs[:count], targets[:count]), ["a"] * count, rows_per_unit=1, random_state=0)
+        return int(targets[made._places[0, 0]])
+
+    assert len({kept(count) for count in range(1, 7)}) == 2
+    with pytest.raises(InvalidValue, match="for units, and not for rows"):
+        stepped(ByUnit(rows(), PEOPLE, rows_per_unit=1), plan={"unit": Unit()})
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("own", [1, 2, 3])
+def test_a_unit_of_few_rows_does_not_choose_how_all_are_computed(own: int) -> None:
+    """What fills it up weighs nothing and has no gradient: that says nothing about the way of the others."""
+    units = ByUnit(rows(10 * own), np.arange(10 * own) // own, rows_per_unit=3)
+    trainer, _ = stepped(units, plan={"population": 10, "batch_size": 10})
+    assert [each.fallback for each in routes._ROUTES[trainer.model].values()] == [()]
+
+
+class _Nowhere(datetime.tzinfo):
+    def utcoffset(self, when: datetime.datetime | None) -> datetime.timedelta:
+        raise RuntimeError("private")
+
+
+def test_no_name_of_a_unit_raises() -> None:
+    """A name that cannot be compared is none; it ends no run, and the others keep their rows."""
+    odd: list[Any] = [
+        1, 1.0, True, "1", None, float("nan"), torch.tensor([1, 2]), np.array([1, 2]), {1: 2},
+        datetime.time(1, tzinfo=_Nowhere()), datetime.datetime(2020, 1, 1, tzinfo=_Nowhere()), 2,
+    ]  # fmt: skip
+    made = ByUnit(rows(len(odd)), odd, rows_per_unit=3)
+    assert made._places[0].tolist() == [0, 1, 2]
+    assert made._places[-1].tolist() == [11, 11, 11]
 
 
 def test_a_loss_of_the_batch_is_not_spread_over_rows() -> None:

@@ -62,7 +62,10 @@ def unit_numbers(units: NDArray[Any]) -> NDArray[np.int64]:
     found = np.empty(len(units), dtype=np.int64)
     for i, unit in enumerate(units.tolist()):
         key = _key(unit)
-        found[i] = -1 if key is None else numbers.setdefault(key, len(numbers))
+        try:
+            found[i] = -1 if key is None else numbers.setdefault(key, len(numbers))
+        except Exception:  # A value that raises where it is compared, such as a time in a zone of its own.
+            found[i] = -1
     return found
 
 

@@ -24,6 +24,7 @@ the process by other means than these files, and weights that were copied and th
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from array import array
@@ -48,6 +49,7 @@ OTHER_PEOPLE = "the earlier runs on this model saw none of these people"
 """What is assumed where a run was declared to be on other people than those before it."""
 _ATTRIBUTE = "_tacit_past"
 _NUMBERS = 8
+_TELLING = ("parameters", "buffers", "named_parameters", "named_buffers", "_named_members")
 
 
 @dataclass(frozen=True)
@@ -284,13 +286,25 @@ class Trace:
 
 
 def _held(model: nn.Module) -> Iterator[Tensor]:
-    """The parameters and buffers of a model, each once."""
+    """The parameters and buffers of a model, each once, also those that only its own methods tell of."""
     seen: set[int] = set()
-    for module in model.modules():
-        for each in (*module._parameters.values(), *module._buffers.values()):
-            if each is not None and id(each) not in seen:
-                seen.add(id(each))
-                yield each
+    asked = () if _usual(model) else (*model.parameters(), *model.buffers())
+    registered = (
+        each
+        for _, module in model.named_modules()
+        for each in (*module._parameters.values(), *module._buffers.values())
+    )
+    for each in itertools.chain(registered, asked):
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+
+
+def _usual(model: nn.Module) -> bool:
+    """Whether a model tells of its parameters and buffers as every module does: of the registered ones."""
+    return all(
+        getattr(getattr(model, name, None), "__func__", None) is getattr(nn.Module, name) for name in _TELLING
+    )
 
 
 def state_of(optimizer: torch.optim.Optimizer | None) -> Iterator[Tensor]:

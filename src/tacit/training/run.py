@@ -112,7 +112,7 @@ class TrainingRun:
                 "torch.distributed", "initialised later", "initialised before the trainer is made"
             )
         examples = examples_of(dataset)
-        require_units(examples, plan.unit.rows)
+        require_units(examples, plan.unit)
         if isinstance(dataset, DataLoader) and state.group.rank == 0:
             warnings.warn(replaced(dataset, plan), UserWarning, stacklevel=2)
         with Turn(state.model):

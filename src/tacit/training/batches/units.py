@@ -17,6 +17,7 @@ from tacit.data.given import column
 from tacit.data.units import unit_numbers
 from tacit.errors import InvalidValue
 from tacit.randomness import Source
+from tacit.relations import Unit
 from tacit.training.batches import tree
 from tacit.training.batches.dataset import Examples, FromDataset, Pair, examples_of
 from tacit.training.batches.views import joined
@@ -164,11 +165,20 @@ def weighted(loss: Loss) -> Loss:
     return losses
 
 
-def require_units(examples: Examples, rows: int) -> None:
-    """Refuse examples that are not the units of the plan."""
-    found = examples.rows_per_unit if isinstance(examples, ByUnit) else 1
+def require_units(examples: Examples, unit: Unit) -> None:
+    """Refuse examples that are not the units of the plan.
+
+    Units of one row each are no rows either: one more row of a person may be chosen in place of another, so
+    that the sum moves by the gradients of both.
+    """
+    rows, found = unit.rows, examples.rows_per_unit if isinstance(examples, ByUnit) else 1
     if found != rows:
         raise InvalidValue(
             "dataset", f"{found} rows per unit", f"one of units with {rows} rows, as in the plan",
             "Fit ByUnit(dataset, units, rows_per_unit=...) with Plan(unit=Unit(column, rows=...)).",
+        )  # fmt: skip
+    if isinstance(examples, ByUnit) and unit.column is None:
+        raise InvalidValue(
+            "plan.unit", str(unit), "the unit that the rows of the data set were brought together by",
+            f"Write Plan(unit=Unit(column, rows={found})): the guarantee is for units, and not for rows.",
         )  # fmt: skip
