@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,29 @@ def assert_same(one: Any, two: Any) -> None:
             assert_same(left, right)
     else:
         assert one == two
+
+
+class Scaled(nn.Module):
+    """A linear model of ``x``, each output times the mean of numbers that came beside the tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x: Tensor, factors: Any) -> Tensor:
+        made: Tensor = self.layer(x) * float(np.mean(factors))
+        return made
+
+
+@pytest.mark.parametrize("factors", [[1.0] * 4, np.ones(4), {"of": [1.0] * 4}, [{"one": "a"}] * 4])
+def test_examples_outside_of_tensors_are_refused(factors: Any) -> None:
+    """Their rows cannot be followed: one person's number would move the gradients of all."""
+    with pytest.raises(InvalidValue, match=r"without tensors.*Make a tensor"):
+        clipped_gradient_sum(Scaled(), squared, (torch.randn(4, 3), factors), torch.randn(4), 1.0)
+
+
+def test_a_constant_beside_tensors() -> None:
+    clipped_gradient_sum(Scaled(), squared, (torch.randn(4, 3), 2.0), torch.randn(4), 1.0)
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "class token", "gpt", "frozen parts", "weight norm"])

@@ -315,8 +315,7 @@ class LoRA(Tuned):
 
     def _named(self, targets: Sequence[str] | None) -> tuple[str, ...]:
         known = tuple(self.transformer.projections(0))
-        if targets is None:
-            return self.transformer.queries_and_values
+        targets = self.transformer.queries_and_values if targets is None else targets
         given = known if targets == "all" else (targets,) if isinstance(targets, str) else tuple(targets)
         for name in given or ("",):
             if name not in known or given.count(name) > 1:

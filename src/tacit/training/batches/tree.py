@@ -9,6 +9,8 @@ from torch import Tensor
 
 from tacit.errors import InvalidValue
 
+_CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
+
 
 def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of the model: a tuple is the former, a mapping the latter."""
@@ -65,13 +67,38 @@ def shape(tree: Any) -> Any:
     return tree if isinstance(tree, bool | int | float | str | None) else id(tree)
 
 
+def _unfollowed(tree: Any) -> str | None:
+    """The type of a part of the tree that may hold examples outside of tensors, if there is one."""
+    if isinstance(tree, tuple | list | Mapping):
+        values = list(tree.values()) if isinstance(tree, Mapping) else list(tree)
+        constants = [each for each in values if isinstance(each, _CONSTANTS) and each is not None]
+        if constants and next(tensors(values), None) is None:
+            return type(tree).__name__
+        return next((found for found in map(_unfollowed, values) if found is not None), None)
+    return None if isinstance(tree, (Tensor, *_CONSTANTS)) else type(tree).__name__
+
+
 def batched(leaf: Any) -> bool:
     """Whether a leaf holds one entry for each example."""
     return isinstance(leaf, Tensor) and leaf.dim() > 0
 
 
 def examples(inputs: Any, targets: Any) -> int:
-    """The number of examples, on which all tensors must agree."""
+    """The number of examples, on which all tensors must agree.
+
+    What belongs to examples must be in tensors, whose rows are followed through the model. A number or a word
+    beside them is taken for a constant; a list of numbers, an array or another object is refused, for it may
+    hold something of each example that a model could give to the others unseen.
+    """
+    for each in (inputs, targets):
+        unfollowed = _unfollowed(each)
+        if unfollowed is not None:
+            raise InvalidValue(
+                "inputs and targets",
+                f"{unfollowed} without tensors",
+                "tensors with one entry per example along their first dimension",
+                "Make a tensor of what belongs to the examples, in the data set or its collate function.",
+            )
     sizes = {leaf.shape[0] for leaf in tensors((inputs, targets)) if leaf.dim() > 0}
     if len(sizes) != 1:
         raise InvalidValue(
