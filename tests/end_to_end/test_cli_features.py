@@ -20,6 +20,8 @@ from tacit.errors import ModelUnreadable
 from tacit.training.features import registry
 from training.features.made_up import Letters
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 SCHEMA = """
 population = 120
 

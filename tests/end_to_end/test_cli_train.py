@@ -28,6 +28,8 @@ from tacit.training.networks import later  # noqa: E402
 from tacit.training.networks.architectures import RECIPES, architecture, fixed_part  # noqa: E402
 from tacit.training.networks.network import Network  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 SIDE = 12
 
 

@@ -18,6 +18,8 @@ from tacit import Budget, Ledger, Unit, jobs  # noqa: E402
 from tacit.data import reading  # noqa: E402
 from tacit.models import load  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 SCHEMA = f"""
 population = 400
 [columns.age]

@@ -24,6 +24,8 @@ from tacit.training.networks.network import Network, Preparation
 from tacit.training.networks.settings import Settings
 from training.oracle import assert_equal_to_loop, distance, size
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 Array = np.ndarray
 PLAN: dict[str, Any] = {"population": 60, "batch_size": 30, "clip_norm": 1.0, "delta": 1e-4}
 

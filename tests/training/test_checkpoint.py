@@ -21,6 +21,8 @@ from tacit.training import step as steps
 from tacit.training.networks.settings import RunPlan
 from training.test_trainer import data, network, plan, trainer
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 FACTS: dict[str, Any] = {"epsilon": 2.0, "steps": 20}
 
 

@@ -24,6 +24,8 @@ from tacit.training.sampling import Cyclic, Ordered
 from training.test_checkpoint import PowerCut, cut_at, run
 from training.test_trainer import data
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 FACTS: dict[str, Any] = {
     "population": 60_000, "batch_size": 1000, "epochs": 3, "delta": 1e-5, "sampling": "cyclic",
     "noise": "correlated",

@@ -21,6 +21,8 @@ from tacit.training import Plan, Quantile, Trainer
 from tacit.training.individual import Individual
 from training.test_trainer import quiet  # noqa: F401
 
+pytestmark = pytest.mark.usefixtures("tested_once")
+
 LENGTHS = torch.tensor([0.0, 0.1, 0.5, 1.0, 7.0, math.nan])
 
 
