@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from language import tiny
 from tacit.errors import InvalidValue
-from tacit.language import LastLayers, LoRA, Prefix, SoftPrompt, Tuned
+from tacit.language import LastLayers, LoRA, Prefix, SoftPrompt, Tuned, blocks
 from tacit.training import Plan, Trainer, clipped_gradient_sum
 from tacit.training.gradients import engine
 from tacit.training.gradients.losses import per_example
@@ -21,6 +21,7 @@ from tacit.training.gradients.losses import per_example
 CASES = [(model, method) for method in tiny.METHODS for model in ("bert", "llama")]
 CASES += [("roberta", "soft prompt"), ("qwen2", "prefix")]
 LOSS = nn.CrossEntropyLoss()
+EACH = per_example(LOSS)
 
 
 def trained(model: Tuned) -> dict[str, nn.Parameter]:
@@ -61,6 +62,47 @@ def test_gradients_are_those_of_rows_alone(model: str, method: str, monkeypatch:
     assert (norms > 2.5).any()
     for name, expected in looped(tuned, inputs, targets, 2.5).items():
         torch.testing.assert_close(total[name], expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(("model", "method"), CASES)
+def test_gradients_in_half_precision(model: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proved, whichever way attention is computed, and the same by both but for rounding."""
+    tuned = tiny.METHODS[method](tiny.MODELS[model]())
+    inputs, targets = tiny.batch()
+    found, routes, pieces = [], [], engine._pieces
+
+    def seen(*given: Any) -> Any:
+        routes.append(given[4])
+        return pieces(*given)
+
+    monkeypatch.setattr(engine, "_pieces", seen)
+    for short in (blocks.SHORT, 0):
+        monkeypatch.setattr(blocks, "SHORT", short)
+        found.append(engine.clipped_gradients(tuned, EACH, inputs, targets, 2.5, autocast=torch.bfloat16))
+        assert not routes[-1].fallback
+        assert not routes[-1].program.alone
+    for name, expected in looped(tuned, inputs, targets, 2.5).items():
+        for each in found:
+            torch.testing.assert_close(each.total[name], expected, rtol=0.1, atol=0.1)
+
+
+def test_attention_as_products_is_attention() -> None:
+    """In half precision, with fewer heads of keys than of queries, over masked positions."""
+    torch.manual_seed(0)
+    query = torch.randn(3, 4, 5, 8)
+    key, value, weights = torch.randn(3, 2, 7, 8), torch.randn(3, 2, 7, 8), torch.randn(3, 5, 4, 8)
+    mask = (torch.rand(3, 1, 5, 7) > 0.4) | (torch.arange(7) == 0)
+    module = nn.Module()
+    module.num_key_value_groups = 2
+
+    def attended(kind: torch.dtype) -> list[Tensor]:
+        given = [each.to(kind).requires_grad_() for each in (query, key, value)]
+        made, _ = blocks._attention(module, *given, mask)
+        return [made, *torch.autograd.grad((made * weights).sum(), given)]
+
+    assert blocks.SHORT >= 7
+    for half, single in zip(attended(torch.bfloat16), attended(torch.float32), strict=True):
+        torch.testing.assert_close(half.float(), single, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize(("model", "method"), CASES)

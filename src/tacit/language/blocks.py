@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import InvalidValue
 from tacit.language.weights import base_of, positions_of
 
 __all__ = ["Blocks", "blocks_of"]
 
-SHORT = 32
-"""Positions up to which attention is computed as plain products."""
+SHORT = 128
+"""Positions up to which attention in half precision is computed as plain products on a processor."""
 ENCODERS, DECODERS = ("bert", "roberta"), ("llama", "qwen2")
 
 
@@ -45,7 +43,7 @@ class Blocks(nn.Module):
         }
         self.base = copy.deepcopy(base, shared)
         self.base.eval()
-        self.base.set_attn_implementation("sdpa")
+        self.base.set_attn_implementation(_registered_attention())
         if hasattr(self.base, "pooler"):
             self.base.pooler = None
         self.config = self.base.config
@@ -127,10 +125,9 @@ class _Encoder(Blocks):
         self, hidden: Tensor, mask: Tensor, first: int = 0, last: int | None = None, prefix: Any = None
     ) -> Tensor:
         seen = mask[:, None, None, :] > 0
-        with _kernel(mask.shape[1]):
-            for layer in self.layers[first:last]:
-                found = layer(hidden, seen, past_key_values=prefix)
-                hidden = found[0] if isinstance(found, tuple) else found
+        for layer in self.layers[first:last]:
+            found = layer(hidden, seen, past_key_values=prefix)
+            hidden = found[0] if isinstance(found, tuple) else found
         return hidden
 
 
@@ -166,13 +163,40 @@ class _Decoder(Blocks):
         return normed
 
 
-def _kernel(positions: int) -> AbstractContextManager[Any]:
-    """Attention over few positions as plain products of matrices; PyTorch's own choice over many.
+def _registered_attention() -> str:
+    """The name under which transformers finds :func:`_attention`."""
+    from transformers import AttentionInterface
 
-    The backward pass of the fused kernel takes most of a step over short rows. The number of positions is
-    the public width that a row is padded to.
+    AttentionInterface.register("tacit", _attention)
+    return "tacit"
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    scaling: float | None = None, **options: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Attention of (rows, heads, positions, width), where ``attention_mask`` is true for what is attended to.
+
+    PyTorch's fused kernel is best for float32, for accelerators and for long rows. On a processor in half
+    precision its backward pass takes most of a training step over short rows, so these are computed as
+    plain products of matrices, several times faster. What decides is public: precision, device, and the
+    width that rows are padded to.
     """
-    return sdpa_kernel(SDPBackend.MATH) if positions <= SHORT else nullcontext()
+    from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+
+    half = query.dtype in (torch.bfloat16, torch.float16) and query.device.type == "cpu"
+    short = half and key.shape[2] <= SHORT
+    if not short or attention_mask is None:
+        found: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **options
+        )
+        return found
+    groups = int(getattr(module, "num_key_value_groups", 1))
+    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+    scores = (query @ key.transpose(2, 3)) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    return (weights @ value).transpose(1, 2).contiguous(), None
 
 
 def blocks_of(model: Any) -> Blocks:
