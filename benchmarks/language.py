@@ -6,7 +6,7 @@ a recipe has a ``rate_without_noise``, that is its learning rate there. The reci
 "public start, LoRA of all maps" were chosen on held-out training rows of SST-2 (``--held-out``), never on
 dev or test rows; the others are first guesses. ``results/language.md`` says how.
 
-    python benchmarks/language.py --rated hutto_ICWSM_2014          # every cell: hours on two cores
+    python benchmarks/language.py --rated rated                     # every cell: hours on two cores
     python benchmarks/language.py --only "last layers" --epsilons 8 1
     python benchmarks/language.py --only head --held-out            # accuracy on 2,000 held-out training rows
     python benchmarks/language.py --only LoRA --held-out --both     # and of the same model on the test rows
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _public_texts import PUBLIC, rated
+from _public_texts import PUBLIC, labelled, rated
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -57,7 +57,9 @@ class Recipe:
 
     ``kept`` says whether the frozen blocks are computed once; ``public`` how many public phrases the trained
     part starts from; ``whole`` whether all blocks learn from them before most are frozen, and from rated
-    sentences (``--rated``); ``falling`` in which last share of the steps the learning rate falls to a tenth.
+    sentences (``--rated``); ``again`` whether the trained part then learns from the phrases once more, as
+    virtual tokens must, which change the scores from the start; ``falling`` in which last share of the
+    steps the learning rate falls to a tenth.
     Noise is most of what Adam divides by; without it, a smaller rate (``rate_without_noise``) moves as far.
     """
 
@@ -70,6 +72,7 @@ class Recipe:
     head_rate: float = 1e-2
     public: int = 0
     whole: bool = False
+    again: bool = False
     falling: float = 0.0
     average: float | str | None = "tail"
     rate_without_noise: float | None = None
@@ -84,22 +87,30 @@ TARGETS = {
 """Accuracies that were aimed at, in percent."""
 
 RECIPES = {
-    "head": Recipe(lambda model, k: LastLayers(model, 0, classes=k), 1e-2, 4096, 5, kept=True, public=2000),
+    "head": Recipe(
+        lambda model, k: LastLayers(model, 0, classes=k), 1e-2, 4096, 5, kept=True, public=2000, whole=True
+    ),
     "last layers": Recipe(
         lambda model, k: LastLayers(model, 2, classes=k), 1.5e-3, 2048, 4, kept=True, head_rate=3e-3,
         public=2000, falling=0.3, average=None, rate_without_noise=3e-4,
     ),
     "LoRA": Recipe(
         lambda model, k: LoRA(model, 16, classes=k, layers=2, targets=("query", "key", "value")),
-        5e-3, 2048, 2, kept=True, public=2000,
+        3e-3, 1024, 2, kept=True, clip_norm=4.0, head_rate=3e-3, public=2000, whole=True,
     ),
     BEST: Recipe(
         lambda model, k: LoRA(model, 16, classes=k, layers=2, targets="all", alpha=16),
-        3e-3, 1024, 6, kept=True, head_rate=3e-3, public=2000, whole=True, falling=0.3, average=None,
-        rate_without_noise=1e-3,
+        3e-3, 1024, 6, kept=True, clip_norm=4.0, head_rate=3e-3, public=2000, whole=True, falling=0.3,
+        average=None, rate_without_noise=1e-3,
     ),
-    "soft prompt": Recipe(lambda model, k: SoftPrompt(model, 10, classes=k), 1e-2, 2048, 0.5, public=2000),
-    "prefix": Recipe(lambda model, k: Prefix(model, 10, classes=k), 1e-2, 2048, 0.5, public=2000),
+    "soft prompt": Recipe(
+        lambda model, k: SoftPrompt(model, 10, classes=k), 3e-3, 512, 0.5, head_rate=3e-3,
+        public=2000, whole=True, again=True,
+    ),
+    "prefix": Recipe(
+        lambda model, k: Prefix(model, 10, classes=k), 3e-3, 512, 0.5, head_rate=3e-3,
+        public=2000, whole=True, again=True,
+    ),
 }  # fmt: skip
 
 CHANGED: dict[tuple[str, str], dict[str, Any]] = {
@@ -209,28 +220,31 @@ class Bench:
             base, head = self.publicly_tuned(recipe.public)
             tuned = recipe.make(base, self.classes)
             tuned.head.load_state_dict(head)
-            return tuned
-        tuned = _zeroed(recipe.make(self.model, self.classes))
-        if recipe.public:
+        else:
+            tuned = _zeroed(recipe.make(self.model, self.classes))
+        if recipe.public and (recipe.again or not recipe.whole):
             texts = self.read(PUBLIC[self.name](recipe.public), tuned, recipe.kept)
             start_on_public(tuned, texts, autocast=torch.bfloat16)
         return tuned
 
     def publicly_tuned(self, phrases: int) -> tuple[Any, dict[str, Any]]:
-        """The transformer after all of its blocks learned from public texts, and the head on it."""
+        """The transformer after all of its blocks learned from public texts, and the head on it.
+
+        Sentences about films count twice.
+        """
         rows = PUBLIC[self.name](phrases)
         if self.name == "sst2":
             if self.rated is None:
                 raise SystemExit("Name the folder of rated sentences: --rated. _public_texts.py says whence.")
-            more = rated(self.rated)
-            rows = more[0] + rows[0], more[1] + rows[1]
+            more, films = rated(self.rated), labelled(self.rated, "imdb")
+            rows = more[0] + rows[0] + films[0], more[1] + rows[1] + films[1]
         whole = _zeroed(LastLayers(self.model, len(self.model.model.encoder.layer), classes=self.classes))
         digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:24]
         path = None if self.states is None else self.states / f"public-{digest}.safetensors"
         if path is not None and path.exists():
             whole.load_state_dict(load_file(path))
         else:
-            start_on_public(whole, self.read(rows, whole, False), autocast=torch.bfloat16)
+            start_on_public(whole, self.read(rows, whole, False), epochs=2, autocast=torch.bfloat16)
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 save_file(whole.state_dict(), path)
