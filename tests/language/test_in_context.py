@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tacit import Budget, Ledger, accounting, events
-from tacit.errors import BudgetExceeded, InvalidValue
+from tacit import Budget, Ledger, Unit, accounting, events
+from tacit.errors import BudgetExceeded, InvalidValue, TacitError
 from tacit.language.aggregating import EmbeddingMean, KeywordCounts, on_grid, words_of
 from tacit.language.in_context import InContext
 from tiny_language import decoder, encoder
@@ -123,6 +123,13 @@ class TestTheRoad:
         with Ledger.open(tmp_path / "rich.db", budget=Budget(epsilon=5.0, delta=1e-5)) as ledger:
             make(ledger=ledger).answer_rows(rows, ["a"])
             assert read == [1]
+
+    def test_a_ledger_of_people_with_several_rows_is_refused(self, make, tmp_path):
+        given = {"budget": Budget(epsilon=5.0, delta=1e-5), "unit": Unit("patient", 4)}
+        with Ledger.open(tmp_path / "ledger.db", **given) as ledger:
+            with pytest.raises(TacitError, match="open a ledger whose unit is one row"):
+                make(ledger=ledger).answer(TEXTS, ANSWERS, ["a"])
+            assert not ledger.entries()
 
     def test_odd_rows(self, make):
         odd = [None, "", "\ud800", 7, "fine", b"x"]

@@ -206,7 +206,7 @@ class PrivateGenerator:
 
     def generate_rows(self, read: Reads) -> Synthetic:
         """As ``generate``, from demonstrations that ``read`` fetches, once, after the charge."""
-        payment = Payment.agreed(self.ledger, relation=self.relation, unit=Unit())
+        payment = Payment.agreed(self.ledger, relation=self.relation, unit=Unit(), rows_alone=True)
         source = Source(self.random_state)
         guarantee = promised(self.event, self.delta, payment, source)
         label = self.label or f"{len(self.words) * self.texts_per_class} synthetic texts"

@@ -177,7 +177,7 @@ class InContext:
         if not all(asked):
             raise InvalidValue("questions", "one that is empty", "texts")
         event = self.event(len(asked))
-        payment = Payment.agreed(self.ledger, relation=self.relation, unit=Unit())
+        payment = Payment.agreed(self.ledger, relation=self.relation, unit=Unit(), rows_alone=True)
         source = Source(self.random_state)
         guarantee = promised(event, self.delta, payment, source, PUBLIC_QUESTIONS)
         label = self.label or f"answers to {len(asked)} questions"

@@ -57,13 +57,15 @@ class Payment:
         relation: Relation | str | None = None,
         unit: Unit | None = None,
         named: bool = True,
+        rows_alone: bool = False,
         required: bool = False,
     ) -> Payment:
         """Agree with ``ledger``, or with nobody if it is None; refuse what contradicts the ledger.
 
         ``relation`` and ``unit`` may be left out, and are the ledger's then. ``named`` is False where units
         are told apart by an array that has no name: then the ledger's name for the unit is taken over.
-        ``required`` refuses to go on without a ledger.
+        ``rows_alone`` says that the caller can protect nothing but rows. ``required`` refuses to go on
+        without a ledger.
         """
         if ledger is None and not required:
             protected = unit or Unit()
@@ -84,11 +86,13 @@ class Payment:
         if unit is not None and not named:
             same = (unit.column is None) == (protected.column is None) and unit.rows == protected.rows
         if not same:
-            raise TacitError(
-                f"The ledger protects one {protected}, not one {unit}.",
+            advice = (
                 "Name the unit that the ledger protects, with as many rows: in the schema ([unit] column, "
-                "rows), or with units= and rows_per_unit= for arrays. Or open a ledger for the other unit.",
+                "rows), or with units= and rows_per_unit= for arrays. Or open a ledger for the other unit."
             )
+            if rows_alone:
+                advice = "Rows are all that can be protected here: open a ledger whose unit is one row."
+            raise TacitError(f"The ledger protects one {protected}, not one {unit}.", advice)
         name = protected.name or (None if unit is None else unit.name)
         return cls(ledger, wanted, replace(protected, name=name))
 
