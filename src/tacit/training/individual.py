@@ -46,6 +46,7 @@ from tacit.training.sampling import Draw, RowNumbers
 
 _UP = 1 + 2.0**-12
 _KNOTS = 512
+_NOTHING = 1e-20
 
 
 class PrivateCosts:
@@ -69,11 +70,12 @@ class PrivateCosts:
         """
         plan = self._plan
         most, factor = plan.full_gradients(plan.steps), plan.sensitivity / plan.clip_norm
-        levels = most * (np.arange(_KNOTS + 1) / _KNOTS) ** 2
+        # A gradient of zeros is bounded by the smallest of numbers, which costs as good as nothing.
+        levels = most * np.concatenate([[0.0, _NOTHING], (np.arange(1, _KNOTS + 1) / _KNOTS) ** 2])
         apart = np.sqrt(levels) + (factor - 1) * math.sqrt(most)
         noise = plan.noise_multiplier * factor * math.sqrt(most)
         knots = [_gaussian.epsilon(noise / each, plan.delta) if each else 0.0 for each in apart]
-        return np.array(knots)[np.minimum(np.searchsorted(levels, self.spent), _KNOTS)]
+        return np.array(knots)[np.minimum(np.searchsorted(levels, self.spent), _KNOTS + 1)]
 
 
 class Individual:
