@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import tacit
+from tacit.data.units import unit_numbers
 from tacit.errors import InvalidValue
 from tacit.relations import Unit
 from tacit.training import ByUnit, Plan, Trainer
@@ -279,6 +280,38 @@ def test_no_name_of_a_unit_raises() -> None:
     made = ByUnit(rows(len(odd)), odd, rows_per_unit=3)
     assert made._places[0].tolist() == [0, 1, 2]
     assert made._places[-1].tolist() == [11, 11, 11]
+
+
+class _Fickle(datetime.tzinfo):
+    """A zone that answers so often, and raises then."""
+
+    def __init__(self, answers: int) -> None:
+        self.answers = answers
+
+    def utcoffset(self, when: datetime.datetime | None) -> datetime.timedelta:
+        self.answers -= 1
+        if self.answers < 0:
+            raise RuntimeError("private")
+        return datetime.timedelta(hours=1)
+
+
+@pytest.mark.parametrize("answers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "name",
+    [
+        datetime.time(1),
+        datetime.datetime(2020, 1, 1),
+        datetime.datetime.min,
+    ],
+)
+def test_a_zone_that_raises_later_takes_nobody_along(
+    name: datetime.time | datetime.datetime, answers: int
+) -> None:
+    """Whoever is called like the row with that zone keeps a unit, and its row."""
+    honest = name.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    column = np.empty(2, dtype=object)
+    column[:] = [name.replace(tzinfo=_Fickle(answers)), honest]
+    assert unit_numbers(column)[1] >= 0
 
 
 def test_a_loss_of_the_batch_is_not_spread_over_rows() -> None:

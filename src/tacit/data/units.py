@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -62,15 +61,16 @@ def unit_numbers(units: NDArray[Any]) -> NDArray[np.int64]:
     found = np.empty(len(units), dtype=np.int64)
     for i, unit in enumerate(units.tolist()):
         key = _key(unit)
-        try:
-            found[i] = -1 if key is None else numbers.setdefault(key, len(numbers))
-        except Exception:  # A value that raises where it is compared, such as a time in a zone of its own.
-            found[i] = -1
+        found[i] = -1 if key is None else numbers.setdefault(key, len(numbers))
     return found
 
 
 def _key(unit: Any) -> Any:
-    """A key that two units share exactly if they are the same; None for no unit."""
+    """A key that two units share exactly if they are the same; None for no unit.
+
+    Nothing in it runs code that came with the data, such as a zone's: a key that raised when it is compared
+    would take another person's rows along.
+    """
     try:
         unit = single(unit)
         if isinstance(unit, (np.datetime64, datetime.datetime)):
@@ -90,8 +90,11 @@ def _key(unit: Any) -> Any:
         if isinstance(unit, (list, tuple)):
             parts = tuple(("none",) if part is None else _key(part) for part in unit)
             return None if None in parts else ("several", parts)
+        if type(unit) is datetime.time and (offset := unit.utcoffset()) is not None:
+            past = datetime.datetime.combine(datetime.date.min, unit.replace(tzinfo=None))
+            return "clock", past - datetime.datetime.min - offset
         if type(unit) in _COMPARED:
-            return "value", unit, 0
+            return "value", unit.replace(tzinfo=None) if isinstance(unit, datetime.time) else unit, 0
         if isinstance(unit, str):
             return "text", str.__str__(unit)
         return type(unit).__name__, str.__str__(str(unit))
@@ -102,7 +105,8 @@ def _key(unit: Any) -> Any:
 def _moment(unit: Any) -> Any:
     """A time, whose class does not matter: pandas and NumPy have their own, with nanoseconds.
 
-    With a zone it is the time in UTC: where clocks are turned back, the same hour comes twice.
+    With a zone it is the time in UTC, as a distance from the first day of the calendar: where clocks are
+    turned back, the same hour comes twice.
     """
     if isinstance(unit, np.datetime64):
         if np.isnat(unit):
@@ -116,11 +120,11 @@ def _moment(unit: Any) -> Any:
     if unit != unit:
         return None
     parts = (unit.year, unit.month, unit.day, unit.hour, unit.minute, unit.second, unit.microsecond)
-    plain = datetime.datetime(*parts, tzinfo=unit.tzinfo, fold=unit.fold)
-    if plain.tzinfo is not None:
-        with suppress(OverflowError):
-            plain = plain.astimezone(datetime.UTC)
-    return "value", plain, getattr(unit, "nanosecond", 0)
+    plain, nanoseconds = datetime.datetime(*parts), getattr(unit, "nanosecond", 0)
+    offset = datetime.datetime(*parts, tzinfo=unit.tzinfo, fold=unit.fold).utcoffset()
+    if offset is None:
+        return "value", plain, nanoseconds
+    return "instant", plain - datetime.datetime.min - offset, nanoseconds
 
 
 def _exact(number: Any) -> Any:
